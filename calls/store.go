@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"weir/internal/quota"
@@ -80,4 +81,25 @@ func rowBytes(row []byte) int64 {
 // update runs an update that may write calls. All updates go through it.
 func (s *Store) update(ctx context.Context, f func(tx *store.Tx) error) error {
 	return s.db.Update(ctx, f)
+}
+
+// Each calls f with all calls of all projects, in the order of projects and ids, and damaged with
+// the key of every record that cannot be read. What waits for its start, and what was deleted, is no
+// call.
+func (s *Store) Each(f func(*Record) error, damaged func(key []byte, err error)) error {
+	return s.db.View(func(r *store.Reader) error {
+		var failed error
+		err := r.Scan(store.Range{Prefix: []byte{TagRow}, Damaged: damaged}, func(key, row []byte) bool {
+			rec, err := ViewRecord(row)
+			if err != nil {
+				damaged(key, err)
+				return true
+			}
+			if rec.Visible() {
+				failed = f(rec)
+			}
+			return failed == nil
+		})
+		return errors.Join(failed, err)
+	})
 }

@@ -252,11 +252,13 @@ func whenOpen(t *testing.T, method, url, body string) (int, string) {
 }
 
 // send posts a body that must be accepted.
-func send(t *testing.T, url, body string) {
+func send(t *testing.T, url, body string) (answer string) {
 	t.Helper()
-	if code, text := whenOpen(t, "POST", url, body); code != 200 {
+	code, text := whenOpen(t, "POST", url, body)
+	if code != 200 {
 		t.Fatalf("%s: %d %s", url, code, text)
 	}
+	return text
 }
 
 // copyModel writes the bundled model to a folder of its own.

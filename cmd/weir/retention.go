@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,13 +28,13 @@ func (r *feedbackRule) covers(project string) bool { return matches(r.projects, 
 
 // trajectoryRule keeps the trajectories of some models for a number of days.
 type trajectoryRule struct {
-	models string // a name, which may end in *
+	models string // a name, which may end in *; of a created model its id, its name, or team/project/name
 	split  string // "" covers every split
 	days   int
 }
 
-func (r *trajectoryRule) covers(model, split string) bool {
-	return (r.split == "" || r.split == split) && matches(r.models, model)
+func (r *trajectoryRule) covers(names []string, split string) bool {
+	return (r.split == "" || r.split == split) && slices.ContainsFunc(names, func(name string) bool { return matches(r.models, name) })
 }
 
 // matches compares a name with a pattern, in which a * at the end stands for any
@@ -151,9 +152,9 @@ func (r *records) expireTrajectories(ctx context.Context, rules []trajectoryRule
 		}
 	} else {
 		now := time.Now()
-		n, err := r.archive.Expire(ctx, func(model, split string) time.Time {
+		n, err := r.archive.Expire(ctx, func(names []string, split string) time.Time {
 			for _, rule := range rules {
-				if rule.covers(model, split) {
+				if rule.covers(names, split) {
 					return now.AddDate(0, 0, -rule.days)
 				}
 			}

@@ -39,7 +39,7 @@ func TestTrajectoryRules(t *testing.T) {
 	for name, want := range map[[2]string]int{{"acme:x/agent", "val"}: 5, {"acme:x/agent", "train"}: 6, {"acme", "recorded"}: 7, {"other", "val"}: 0} {
 		got := 0
 		for _, r := range rules {
-			if r.covers(name[0], name[1]) {
+			if r.covers(name[:1], name[1]) {
 				got = r.days
 				break
 			}

@@ -21,13 +21,14 @@ import (
 	"weir/trajectory/export"
 )
 
-const storeAbout = `Looks after the records in a data directory: feedback and trajectories. It works while a server uses the directory, by asking that server, and without one. Only restore and repair need the server to be stopped.
+const storeAbout = `Looks after the records in a data directory: feedback, what Weave's clients store, and trajectories. It works while a server uses the directory, by asking that server, and without one. Only restore and repair need the server to be stopped.
 
   weir store backup  FILE   write everything to FILE, which must not exist; - is standard output
   weir store restore FILE   read FILE into a data directory without records; - is standard input
   weir store verify         read everything and report what is damaged
   weir store repair         rebuild damaged databases; the old folders are kept
-  weir store export         print feedback as JSON, one record per line; with --model, trajectories`
+  weir store export         print feedback as JSON, one record per line; with --calls, calls, and
+                            with --model, trajectories`
 
 // storeCommands are the words that follow weir store.
 var storeCommands = []string{"backup", "restore", "verify", "repair", "export"}
@@ -36,6 +37,7 @@ var storeCommands = []string{"backup", "restore", "verify", "repair", "export"}
 type storeOptions struct {
 	dir        string
 	project    string
+	calls      bool
 	model      string
 	tenant     string
 	format     string
@@ -47,8 +49,9 @@ type storeOptions struct {
 func (o *storeOptions) bind(f *flagSet, getenv func(string) string) {
 	dataDirFlag(f, &o.dir, defaultDataDir(getenv), "`folder` with the records")
 	f.group("Flags of export")
-	f.StringVar(&o.project, "project", "", "export the feedback of this `project` only")
-	f.StringVar(&o.model, "model", "", "export the trajectories of this `model` instead of feedback")
+	f.StringVar(&o.project, "project", "", "export the feedback, or the calls, of this `project` only")
+	f.BoolVar(&o.calls, "calls", false, "export calls, as /call/read answers them, instead of feedback")
+	f.StringVar(&o.model, "model", "", "export the trajectories of this `model` instead of feedback. A model that a client has created may be named by its name, team/project/name, or its id")
 	f.StringVar(&o.tenant, "tenant", "", "`tenant` that the trajectories belong to; it may be left out if only one tenant has the model")
 	f.StringVar(&o.format, "format", string(export.JSONL), "`form` of trajectories: jsonl, jsonl-groups, parquet, art, verl, trl, verifiers or sft")
 	f.StringArrayVar(&o.splits, "split", nil, "export only trajectories of this `split`; repeat it for several (default: all)")
@@ -66,8 +69,15 @@ func (o *storeOptions) selection() (url.Values, error) {
 			return nil, fmt.Errorf("store export: --%s-policy-version %s is not a whole number", name, version)
 		}
 	}
-	return url.Values{"project": {o.project}, "model": {o.model}, "tenant": {o.tenant}, "format": {o.format}, "split": o.splits,
-		"min": {o.minVersion}, "max": {o.maxVersion}}, nil
+	if o.calls && o.model != "" {
+		return nil, errors.New("store export: --calls and --model are two exports")
+	}
+	q := url.Values{"project": {o.project}, "model": {o.model}, "tenant": {o.tenant}, "format": {o.format}, "split": o.splits,
+		"min": {o.minVersion}, "max": {o.maxVersion}}
+	if o.calls {
+		q.Set("calls", "1")
+	}
+	return q, nil
 }
 
 func setupStore(f *flagSet, env *environment) action {
@@ -139,15 +149,18 @@ func (t *storeTool) backup(path string, env *environment) (damaged int, err erro
 	return t.ask("/backup", w, (*openStores).backup, storeNames...)
 }
 
-// export prints feedback, or the trajectories of a model.
+// export prints feedback, calls, or the trajectories of a model.
 func (t *storeTool) export(o *storeOptions, env *environment) (damaged int, err error) {
 	q, err := o.selection()
 	if err != nil {
 		return 0, usageError{err}
 	}
 	database := feedbackName
-	if o.model != "" {
+	switch {
+	case o.model != "":
 		database = trajectoriesName
+	case o.calls:
+		database = tracesName
 	}
 	export := func(s *openStores, w io.Writer) (int, error) { return s.export(w, q) }
 	return t.ask("/export?"+q.Encode(), env.out, export, database)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -20,14 +21,19 @@ func logTrajectory(t *testing.T, url string, reward float64) {
 	send(t, url+"/v1/preview/models/agent/log", fmt.Sprintf(`{"split":"train","trajectory_groups":[{"trajectories":[{"reward":%.1f}]}]}`, reward))
 }
 
-// leaveRecords gives a server two notes about acme/support, one about another project,
-// and a trajectory.
+// leaveRecords gives a server two notes about acme/support, one about another project, a call of
+// each, and a trajectory of a model and of one that was created with the name writer.
 func leaveRecords(t *testing.T, url string) {
 	t.Helper()
 	giveFeedback(t, url, "acme/support", "first")
 	giveFeedback(t, url, "acme/other", "second")
 	giveFeedback(t, url, "acme/support", "third")
+	for _, project := range []string{"acme/support", "acme/other"} {
+		send(t, url+"/call/start", `{"start":{"project_id":"`+project+`","id":"c-`+project+`","op_name":"op","started_at":"2026-03-01T10:00:00Z","attributes":{},"inputs":{}}}`)
+	}
 	logTrajectory(t, url, 1)
+	id := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(send(t, url+"/v1/preview/models", `{"name":"writer","project":"demo","entity":"acme","base_model":"b"}`))
+	send(t, url+"/v1/preview/models/"+id[1]+"/log", `{"split":"train","trajectory_groups":[{"trajectories":[{"reward":3.0}]}]}`)
 }
 
 // checkRecords asks weir store for the records that leaveRecords left.
@@ -40,6 +46,21 @@ func checkRecords(t *testing.T, dir, when string) {
 	if code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(out, "first") || strings.Contains(out, "second") {
 		t.Errorf("%s: export: %d %s %s", when, code, out, errOut)
 	}
+	for args, want := range map[string]string{"--project acme/support": "acme/support", "--project acme/none": "", "": "acme/other acme/support"} {
+		code, out, errOut := runStore(append([]string{"export", "--data-dir", dir, "--calls"}, strings.Fields(args)...)...)
+		var ids []string
+		for _, m := range regexp.MustCompile(`(?m)^\{"id":"c-([^"]+)"`).FindAllStringSubmatch(out, -1) {
+			ids = append(ids, m[1])
+		}
+		if code != 0 || strings.Join(ids, " ") != want || strings.Count(out, "\n") != len(ids) {
+			t.Errorf("%s: export of calls %s: %d %s %s", when, args, code, out, errOut)
+		}
+	}
+	for _, name := range []string{"writer", "acme/demo/writer"} {
+		if code, out, errOut := runStore("export", "--data-dir", dir, "--model", name); code != 0 || !strings.Contains(out, `"reward":3.0`) {
+			t.Errorf("%s: export of a created model by %s: %d %s %s", when, name, code, out, errOut)
+		}
+	}
 	code, out, errOut = runStore("export", "--data-dir", dir, "--model", "agent", "--split", "train")
 	if code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"trajectory":{"reward":1.0}`) {
 		t.Errorf("%s: export of trajectories: %d %s %s", when, code, out, errOut)
@@ -47,7 +68,7 @@ func checkRecords(t *testing.T, dir, when string) {
 	if code, out, _ := runStore("export", "--data-dir", dir, "--model", "agent", "--format", "parquet"); code != 0 || !strings.HasPrefix(out, "PAR1") || !strings.HasSuffix(out, "PAR1") {
 		t.Errorf("%s: Parquet: %d, %d bytes", when, code, len(out))
 	}
-	for _, bad := range [][]string{{"--model", "none"}, {"--model", "agent", "--tenant", "none"}, {"--model", "agent", "--min-policy-version", "x"}, {"--model", "agent", "--format", "x"}} {
+	for _, bad := range [][]string{{"--model", "none"}, {"--model", "agent", "--calls"}, {"--model", "writer", "--tenant", "none"}, {"--model", "agent", "--tenant", "none"}, {"--model", "agent", "--min-policy-version", "x"}, {"--model", "agent", "--format", "x"}} {
 		if code, out, errOut := runStore(append([]string{"export", "--data-dir", dir}, bad...)...); code == 0 || out != "" || errOut == "" {
 			t.Errorf("%s: %v: %d %s %s", when, bad, code, out, errOut)
 		}

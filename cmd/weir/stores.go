@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,11 +142,14 @@ func (s *openStores) check(name string, report func(what string)) error {
 	return nil
 }
 
-// export writes what the query selects: the trajectories of a model, if it names
-// one, otherwise feedback.
+// export writes what the query selects: the trajectories of a model, if it names one, calls, or
+// otherwise feedback.
 func (s *openStores) export(w io.Writer, q url.Values) (damaged int, err error) {
-	if q.Get("model") != "" {
+	switch {
+	case q.Get("model") != "":
 		return 0, s.exportTrajectories(w, q)
+	case q.Get("calls") != "":
+		return s.exportCalls(w, q.Get("project"))
 	}
 	return s.exportFeedback(w, q.Get("project"))
 }
@@ -167,6 +171,23 @@ func (s *openStores) exportFeedback(w io.Writer, project string) (damaged int, e
 	return damaged, err
 }
 
+// exportCalls writes calls as JSON lines, of all projects or of one.
+func (s *openStores) exportCalls(w io.Writer, project string) (damaged int, err error) {
+	if s.calls == nil {
+		return 0, errors.New("there are no calls")
+	}
+	var line []byte
+	err = s.calls.Each(func(rec *calls.Record) error {
+		if project != "" && rec.Text(calls.Project) != project {
+			return nil
+		}
+		line = append(rec.AppendJSON(line[:0], calls.NoSizes), '\n')
+		_, err := w.Write(line)
+		return err
+	}, func([]byte, error) { damaged++ })
+	return damaged, err
+}
+
 func (s *openStores) exportTrajectories(w io.Writer, q url.Values) error {
 	if s.archive == nil {
 		return errors.New("there are no trajectories")
@@ -181,8 +202,7 @@ func (s *openStores) exportTrajectories(w io.Writer, q url.Values) error {
 			*bound = trajectory.Some(n)
 		}
 	}
-	model := q.Get("model")
-	tenant, err := s.tenantOf(model, q.Get("tenant"))
+	tenant, model, err := s.modelOf(q.Get("model"), q.Get("tenant"))
 	if err != nil {
 		return err
 	}
@@ -194,20 +214,35 @@ func (s *openStores) exportTrajectories(w io.Writer, q url.Values) error {
 	})
 }
 
-// tenantOf is the tenant that was asked for, or else the only one that has the
-// model.
-func (s *openStores) tenantOf(model, asked string) (string, error) {
-	if asked != "" {
-		return asked, nil
+// modelOf finds the model that was asked for: one with batches under this name, or else one
+// that a client has created with it. Without a tenant there has to be one tenant alone that has it.
+func (s *openStores) modelOf(name, asked string) (tenant, model string, err error) {
+	tenants, err := s.archive.Tenants(name)
+	if err != nil {
+		return "", "", err
 	}
-	tenants, err := s.archive.Tenants(model)
 	switch {
-	case err != nil:
-		return "", err
-	case len(tenants) > 1:
-		return "", fmt.Errorf("several tenants have a model %s: say which with --tenant, %q", model, tenants)
-	case len(tenants) == 1:
-		return tenants[0], nil
+	case asked != "" && slices.Contains(tenants, asked):
+		return asked, name, nil
+	case asked == "" && len(tenants) > 1:
+		return "", "", fmt.Errorf("several tenants have a model %s: say which with --tenant, %q", name, tenants)
+	case asked == "" && len(tenants) == 1:
+		return tenants[0], name, nil
 	}
-	return "", nil // the export says that there is no such model
+	created, err := s.archive.Named(name)
+	if err != nil {
+		return "", "", err
+	}
+	created = slices.DeleteFunc(created, func(m archive.Owned) bool { return asked != "" && m.Tenant != asked })
+	switch len(created) {
+	case 0:
+		return asked, name, nil // the export says that there is no such model
+	case 1:
+		return created[0].Tenant, created[0].ID, nil
+	}
+	var all []string
+	for _, m := range created {
+		all = append(all, fmt.Sprintf("%s of the tenant %q (%s)", m.Names()[1], m.Tenant, m.ID))
+	}
+	return "", "", fmt.Errorf("several models have the name %s: say which, by team/project/name or by id, and --tenant: %s", name, strings.Join(all, ", "))
 }

@@ -35,16 +35,39 @@ func (a *Archive) eachBatch(r *store.Reader, from []byte, f func(key []byte, b t
 	})
 }
 
+// modelNames returns the names of models, and remembers those of the last one.
+type modelNames struct {
+	tenant, model string
+	names         []string
+}
+
+// of returns the names of a model of a tenant: its id, and those that it was created with.
+func (n *modelNames) of(a *Archive, r *store.Reader, tenant, model string) []string {
+	if n.names != nil && n.tenant == tenant && n.model == model {
+		return n.names
+	}
+	*n = modelNames{tenant, model, []string{model}}
+	v := View{r: r, a: a, tenant: tenant}
+	switch m, err := v.Created(model); {
+	case err != nil:
+		a.log.Error("a model's names are not known", "model", model, "error", err)
+	case m != nil:
+		n.names = append(n.names, m.Names()...)
+	}
+	return n.names
+}
+
 // Expire deletes the batches of all tenants that were received before the time that until
-// returns for their model and split, and returns how many they were. The zero time keeps
-// batches.
-func (a *Archive) Expire(ctx context.Context, until func(model, split string) time.Time) (batches int, err error) {
+// returns for their model, by all names that it has, and their split, and returns how many they
+// were. The zero time keeps batches.
+func (a *Archive) Expire(ctx context.Context, until func(names []string, split string) time.Time) (batches int, err error) {
+	var names modelNames
 	for from := []byte(nil); err == nil; {
 		var old []tenantBatch
 		if err = a.View("", func(v *View) error {
 			return a.eachBatch(v.r, from, func(key []byte, b tenantBatch) bool {
 				from = append(append(from[:0], key...), 0)
-				if b.Received.Before(until(b.Model, b.Split)) {
+				if b.Received.Before(until(names.of(a, v.r, b.tenant, b.Model), b.Split)) {
 					old = append(old, b)
 				}
 				return len(old) < removeAtOnce

@@ -17,9 +17,9 @@ func TestExpire(t *testing.T) {
 	if err != nil || before == 0 {
 		t.Fatal(before, err)
 	}
-	n, err := s.Expire(context.Background(), func(model, split string) time.Time {
+	n, err := s.Expire(context.Background(), func(names []string, split string) time.Time {
 		switch {
-		case model == "n":
+		case fmt.Sprint(names) == "[n]":
 			return time.Time{}
 		case split == "train":
 			return time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
@@ -38,6 +38,33 @@ func TestExpire(t *testing.T) {
 	s.until("swept", func() bool { return s.keys(tagMarker) == 0 })
 	if n := s.keys(tagBlock); n != 3*20 {
 		t.Errorf("%d blocks of 20 batches", n)
+	}
+}
+
+// TestNames: a model that was created is known by the names that its client gave it, too, to
+// the rules of retention and to exports.
+func TestNames(t *testing.T) {
+	s := newTestArchive(t)
+	m, err := s.CreateModel(context.Background(), "t", Created{Entity: "acme", Project: "p", Name: "agent", BaseModel: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mustLog("t", m.ID, batch("train", group("", `{"reward":1}`)))
+	s.mustLog("u", m.ID, batch("train", group("", `{"reward":1}`))) // another tenant's, which it has not created
+	var seen []string
+	if _, err := s.Expire(context.Background(), func(names []string, _ string) time.Time {
+		seen = append(seen, fmt.Sprint(names))
+		return time.Time{}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprint([]string{"[" + m.ID + " agent acme/p/agent]", "[" + m.ID + "]"}); fmt.Sprint(seen) != want {
+		t.Errorf("%v, want %s", seen, want)
+	}
+	for name, want := range map[string]int{"agent": 1, "acme/p/agent": 1, "other": 0, m.ID: 0} {
+		if list, err := s.Named(name); err != nil || len(list) != want || want > 0 && (list[0].Tenant != "t" || list[0].ID != m.ID) {
+			t.Errorf("%s: %v, %v", name, list, err)
+		}
 	}
 }
 

@@ -1,5 +1,11 @@
 package archive
 
+import (
+	"errors"
+
+	"weir/store"
+)
+
 // Tenants returns the tenants that have batches of a model.
 func (a *Archive) Tenants(model string) (list []string, err error) {
 	err = a.View("", func(v *View) error {
@@ -22,4 +28,40 @@ func (a *Archive) Used(tenant string) (n int64, err error) {
 		})
 	})
 	return n, err
+}
+
+// Owned is a created model of some tenant.
+type Owned struct {
+	Tenant string
+	*Created
+}
+
+// Names are what a model is called outside of the archive: its name alone, and with its entity
+// and project (acme/demo/agent).
+func (m *Created) Names() []string {
+	return []string{m.Name, m.Entity + "/" + m.Project + "/" + m.Name}
+}
+
+// Named returns the models of all tenants that were created with a name, in either form of
+// Created.Names.
+func (a *Archive) Named(name string) (list []Owned, err error) {
+	err = a.View("", func(v *View) error {
+		var bad error
+		err := v.r.Scan(store.Range{Prefix: []byte{tagCreated}}, func(key, value []byte) bool {
+			var m *Created
+			tenant, _, err := store.CutString(key[1:])
+			if err == nil {
+				m, err = decodeCreated(value)
+			}
+			if bad = err; bad != nil {
+				return false
+			}
+			if names := m.Names(); names[0] == name || names[1] == name {
+				list = append(list, Owned{tenant, m})
+			}
+			return true
+		})
+		return errors.Join(bad, err)
+	})
+	return list, err
 }
