@@ -15,40 +15,21 @@ import (
 )
 
 // Stream writes the calls of a query to w, each as a line of JSON. The answer is one
-// snapshot, however long w takes to accept it. feedbackOf returns the feedback on a call as a
-// JSON array; it is asked if the query wants it. Stream ends early with the error of ctx.
-func (s *Store) Stream(ctx context.Context, q *Query, w io.Writer, feedbackOf func(id string) (jsontext.Value, error)) error {
-	out := &lines{ctx: ctx, w: w, q: q, meter: pace.Of(ctx), feedbackOf: feedbackOf}
+// snapshot, however long w takes to accept it. Stream ends early with the error of ctx.
+func (s *Store) Stream(ctx context.Context, q *Query, w io.Writer, outside Outside) error {
+	q.look = lookup{out: outside}
+	if len(q.expand) > 0 {
+		if err := memory.Take(ctx, rememberedBytes+2*maxExpanded); err != nil {
+			return err
+		}
+	}
+	out := &lines{ctx: ctx, w: w, q: q, meter: pace.Of(ctx)}
 	err := s.db.View(func(r *store.Reader) error {
 		out.r = r
 		if !q.byTime() {
 			return q.sorted(ctx, r, out.write)
 		}
-		walk, err := q.open(ctx, r, len(q.sort) > 0 && q.sort[0].descending)
-		if err != nil {
-			return err
-		}
-		defer walk.close()
-		n := 0
-		return walk.each(false, func(rec *Record, at position) (bool, error) {
-			if n++; n <= q.offset {
-				return true, nil
-			}
-			if rec == nil {
-				var err error
-				if rec, err = walk.record(at); err != nil {
-					return false, err
-				}
-				if rec == nil {
-					n--
-					return true, nil
-				}
-			}
-			if n-q.offset > q.limit {
-				return false, nil
-			}
-			return n-q.offset < q.limit, out.write(rec)
-		})
+		return q.inTime(ctx, r, out.write)
 	})
 	if err != nil {
 		return err
@@ -56,15 +37,43 @@ func (s *Store) Stream(ctx context.Context, q *Query, w io.Writer, feedbackOf fu
 	return out.flush()
 }
 
+// inTime calls f with the page of an order that an index has.
+func (q *Query) inTime(ctx context.Context, r *store.Reader, f func(*Record) error) error {
+	walk, err := q.open(ctx, r, len(q.sort) > 0 && q.sort[0].descending)
+	if err != nil {
+		return err
+	}
+	defer walk.close()
+	n := 0
+	return walk.each(false, func(rec *Record, at position) (bool, error) {
+		if n++; n <= q.offset {
+			return true, nil
+		}
+		if rec == nil {
+			var err error
+			if rec, err = walk.record(at); err != nil {
+				return false, err
+			}
+			if rec == nil {
+				n--
+				return true, nil
+			}
+		}
+		if n-q.offset > q.limit {
+			return false, nil
+		}
+		return n-q.offset < q.limit, f(rec)
+	})
+}
+
 // lines writes calls as lines of JSON.
 type lines struct {
-	ctx        context.Context
-	w          io.Writer
-	r          *store.Reader
-	q          *Query
-	meter      *pace.Meter
-	feedbackOf func(id string) (jsontext.Value, error)
-	buf        []byte
+	ctx   context.Context
+	w     io.Writer
+	r     *store.Reader
+	q     *Query
+	meter *pace.Meter
+	buf   []byte
 }
 
 // linesPart is how much is held before it is written.
@@ -89,11 +98,14 @@ func (o *lines) write(rec *Record) (err error) {
 	}
 	var about jsontext.Value
 	if o.q.Feedback {
-		if about, err = o.feedbackOf(rec.Text(ID)); err != nil {
-			return err
+		if about = o.q.look.feedback(rec.Text(ID)); about == nil {
+			about = jsontext.Value("[]")
 		}
 	}
 	o.buf = o.append(o.buf, rec, sizes, about)
+	if o.q.look.err != nil {
+		return o.q.look.err
+	}
 	o.buf = append(o.buf, '\n')
 	if len(o.buf) < linesPart {
 		return nil
@@ -103,6 +115,7 @@ func (o *lines) write(rec *Record) (err error) {
 
 // append appends the columns that the query asks for.
 func (o *lines) append(dst []byte, rec *Record, sizes Sizes, about jsontext.Value) []byte {
+	x := expander{&o.q.look, maxExpanded}
 	first := byte('{')
 	for _, name := range answerColumns {
 		value := o.q.columns == nil || o.wanted(name)
@@ -114,6 +127,12 @@ func (o *lines) append(dst []byte, rec *Record, sizes Sizes, about jsontext.Valu
 		switch {
 		case !value:
 			dst = append(dst, "{}"...)
+		case o.expands(name):
+			dst = x.append(dst, rec.AppendColumn(nil, name), []string{name}, o.q.expand)
+			if name == "summary" && about != nil {
+				dst = append(dst[:len(dst)-len("}}")], `,"feedback":`...)
+				dst = append(append(dst, about...), "}}"...)
+			}
 		case name == "summary" && about != nil:
 			dst = rec.AppendSummary(dst)
 			dst = append(dst[:len(dst)-len("}}")], `,"feedback":`...)
@@ -129,6 +148,11 @@ func (o *lines) append(dst []byte, rec *Record, sizes Sizes, about jsontext.Valu
 		dst = rec.AppendColumn(append(dst, `,"wb_username":`...), "wb_user_id")
 	}
 	return append(rec.AppendExtra(dst, sizes), '}')
+}
+
+// expands reports whether references in a column are followed.
+func (o *lines) expands(column string) bool {
+	return !o.q.collapsed && slices.ContainsFunc(o.q.expand, func(e expansion) bool { return e[0] == column })
 }
 
 // wanted reports whether a column, or something in it, was asked for.
@@ -169,7 +193,7 @@ func (q *Query) sortRows(ctx context.Context, w *walk) ([]sortRow, error) {
 		x := sortRow{id: strings.Clone(rec.Text(ID)), keys: make([]query.Value, len(q.sort))}
 		bytes += 64 + len(x.id)
 		for i := range q.sort {
-			x.keys[i] = row{rec}.Value(&q.sort[i].Field, w.meter).Detached()
+			x.keys[i] = row{rec, q}.Value(&q.sort[i].Field, w.meter).Detached()
 			bytes += 160 + len(x.keys[i].Text)
 		}
 		if list = append(list, x); len(list) > maxSorted || bytes > maxSortBytes {

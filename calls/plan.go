@@ -152,7 +152,7 @@ func (p *plan) between(n *query.Expr) bool {
 	}
 	// Seconds are not exact as a float64, so the expression itself says for which
 	// microseconds near the bound it is true.
-	truth := func(us int64) bool { return n.Truth(row{&Record{Started: us}}, nil) }
+	truth := func(us int64) bool { return n.Truth(row{&Record{Started: us}, nil}, nil) }
 	const slack = 8
 	us := int64(math.Floor(lit.Value.Num.Float * 1e6))
 	first, last := us-slack, us+slack

@@ -25,6 +25,11 @@ type Query struct {
 	limit   int
 	offset  int
 	columns []string // nil: all
+
+	expand     []expansion               // references that are followed
+	collapsed  bool                      // they are followed to filter and to sort only
+	aboutNames map[string]*feedbackField // by the names of fields
+	look       lookup
 }
 
 // order is an element of sort_by.
@@ -51,7 +56,7 @@ const (
 	fieldStatus
 	fieldLatency
 	fieldTraceName
-	fieldExtra
+	fieldFeedback
 )
 
 // derived are the names of fields that are made of others.
@@ -76,6 +81,9 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 	if s := p.Text(m, "project_id", true, loc); s != nil {
 		q.Project = *s
 	}
+	p.about = map[string]*feedbackField{}
+	q.aboutNames = p.about
+	q.expand = p.expansions(p.Texts(m, "expand_columns", false, maxExpand, loc))
 	p.filter(q, m, loc)
 	if q.where = p.Expression(m, false); q.where != nil && q.filter.ids == nil {
 		q.filter.ids = named(q.where)
@@ -89,6 +97,9 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 		p.Refuse("limit must be a positive number")
 	}
 	q.TraceSize = p.flag(m, "include_total_storage_size", loc)
+	if v := p.Take(m, "return_expanded_column_values", false, jsontext.Bool, "bool_type", loc); v != nil {
+		q.collapsed = v[0] == 'f'
+	}
 	if !count {
 		q.offset, _ = p.Integer(m, "offset", loc)
 		q.Feedback, q.Usernames, q.Size = p.flag(m, "include_feedback", loc), p.flag(m, "include_usernames", loc), p.flag(m, "include_storage_size", loc)
@@ -103,7 +114,10 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 }
 
 // parser reads the names and expressions of one request.
-type parser struct{ query.Parser }
+type parser struct {
+	query.Parser
+	about map[string]*feedbackField
+}
 
 // field is the field that a name stands for. inputs_dump is another name of inputs, and so
 // with the other columns that are JSON.
@@ -111,6 +125,15 @@ func (p *parser) field(name string) query.Field {
 	f := query.Field{Name: name}
 	if c, ok := derived[name]; ok {
 		f.Column, f.Time = c, c == fieldStarted || c == fieldEnded
+		return f
+	}
+	if rest, ok := strings.CutPrefix(name, "feedback."); ok {
+		f.Column = fieldFeedback
+		about, ok := parseFeedbackField(rest)
+		if !ok {
+			p.Refuse("Not a field of feedback, such as feedback.[wandb.note.1].payload.note: " + clip(name))
+		}
+		p.about[name] = &about
 		return f
 	}
 	first, path, deep := strings.Cut(name, ".")
@@ -219,7 +242,10 @@ func (q *Query) byTime() bool {
 }
 
 // row is a record as expressions see it.
-type row struct{ *Record }
+type row struct {
+	*Record
+	q *Query
+}
 
 // Value is the value of a field of a call.
 func (r row) Value(f *query.Field, m *pace.Meter) query.Value {
@@ -233,6 +259,8 @@ func (r row) Value(f *query.Field, m *pace.Meter) query.Value {
 		return timeValue(r.Ended)
 	case fieldDeleted:
 		return query.Value{Kind: query.Null}
+	case fieldFeedback:
+		return r.q.aboutNames[f.Name].value(&r.q.look, r.Text(ID), m)
 	case fieldStatus:
 		return query.Value{Kind: query.Text, Text: r.Status.String()}
 	case fieldLatency:
@@ -255,6 +283,8 @@ func (r row) Value(f *query.Field, m *pace.Meter) query.Value {
 		return query.Value{Kind: query.Null}
 	case !r.Has(c):
 		return query.Value{}
+	case c.JSON() && len(r.q.expand) > 0 && f.Path != nil:
+		return r.q.look.at(r.Record.Value(c), c.Name(), f.Path, r.q.expand, m)
 	case c.JSON():
 		return query.At(r.Record.Value(c), f.Path, m)
 	}
@@ -268,11 +298,12 @@ func timeValue(us int64) query.Value {
 
 // matches decides what the indexes have not.
 func (q *Query) matches(r *Record, m *pace.Meter) bool {
-	return q.filter.match(r, m) && (q.where == nil || q.where.Truth(row{r}, m))
+	return q.filter.match(r, m) && (q.where == nil || q.where.Truth(row{r, q}, m))
 }
 
 // Count answers a request for the number of calls.
-func (s *Store) Count(ctx context.Context, q *Query) ([]byte, error) {
+func (s *Store) Count(ctx context.Context, q *Query, out Outside) ([]byte, error) {
+	q.look = lookup{out: out}
 	n, bytes := 0, int64(0)
 	err := s.db.View(func(r *store.Reader) error {
 		w, err := q.open(ctx, r, false)
@@ -290,11 +321,11 @@ func (s *Store) Count(ctx context.Context, q *Query) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := strconv.AppendInt([]byte(`{"count":`), int64(n), 10)
-	out = strconv.AppendBool(append(out, `,"has_more":`...), n >= q.limit)
-	out = append(out, `,"total_storage_size_bytes":`...)
+	answer := strconv.AppendInt([]byte(`{"count":`), int64(n), 10)
+	answer = strconv.AppendBool(append(answer, `,"has_more":`...), n >= q.limit)
+	answer = append(answer, `,"total_storage_size_bytes":`...)
 	if !q.TraceSize {
-		return append(out, "null}"...), nil
+		return append(answer, "null}"...), nil
 	}
-	return append(strconv.AppendInt(out, bytes, 10), '}'), nil
+	return append(strconv.AppendInt(answer, bytes, 10), '}'), nil
 }

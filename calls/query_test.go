@@ -124,7 +124,7 @@ func ask(t testing.TB, s *Store, body string) (ids []string, count int) {
 		t.Fatalf("%s: %v", body, err)
 	}
 	var out bytes.Buffer
-	if err := s.Stream(ctx, q, &out, nil); err != nil {
+	if err := s.Stream(ctx, q, &out, Outside{}); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -133,7 +133,7 @@ func ask(t testing.TB, s *Store, body string) (ids []string, count int) {
 	if q, err = DecodeQuery(ctx, []byte(body), true); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	answer, err := s.Count(ctx, q)
+	answer, err := s.Count(ctx, q, Outside{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestAnswerColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := s.Stream(ctx, q, &out, func(id string) (jsontext.Value, error) { return jsontext.Value(`[{"of":"` + id + `"}]`), nil }); err != nil {
+		if err := s.Stream(ctx, q, &out, Outside{Feedback: func(id string) (jsontext.Value, error) { return jsontext.Value(`[{"of":"` + id + `"}]`), nil }}); err != nil {
 			t.Fatal(err)
 		}
 		line, ok := bytes.CutSuffix(out.Bytes(), []byte("\n"))

@@ -166,6 +166,9 @@ func (w *walk) byID() error {
 		if rec != nil && rec.Visible() && w.q.matches(rec, w.meter) {
 			w.found = append(w.found, rec)
 		}
+		if w.q.look.err != nil {
+			return w.q.look.err
+		}
 	}
 	slices.SortFunc(w.found, func(a, b *Record) int {
 		c := cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.Text(ID), b.Text(ID)))
@@ -225,7 +228,7 @@ func (w *walk) candidate(at position, records bool) (rec *Record, ok bool, err e
 		return nil, false, err
 	}
 	if rec == nil || w.plan.open && !w.q.matches(rec, w.meter) {
-		return nil, false, w.meter.Err()
+		return nil, false, cmp.Or(w.q.look.err, w.meter.Err())
 	}
 	return rec, true, nil
 }

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/url"
@@ -137,6 +138,26 @@ func (s *Store) ReadRefs(ctx context.Context, q *Refs, may func(project string) 
 		return m.Err()
 	})
 	return answer, err
+}
+
+// Value returns what one reference leads to, a copy; nil: it is no reference to an object, leads
+// nowhere, or where the caller may not read. may says where that is.
+func (s *Store) Value(ctx context.Context, text string, may func(project string) bool) (v jsontext.Value, err error) {
+	f, ok := parseRef(text)
+	if !ok || f.table {
+		return nil, nil
+	}
+	err = s.db.View(func(r *store.Reader) error {
+		w := follower{r: r, meter: pace.Of(ctx), may: may, lists: map[string][]*version{}}
+		found, err := w.read(&f)
+		v = bytes.Clone(found)
+		return err
+	})
+	var refusal *form.Refusal
+	if errors.As(err, &refusal) {
+		return nil, nil
+	}
+	return v, err
 }
 
 // maxRefsAnswer bounds an answer with the values of references.

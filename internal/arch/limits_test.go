@@ -232,6 +232,8 @@ var limitRows = map[string]string{
 	"calls.MaxOpName":                         "names in calls",
 	"calls.MaxRecord":                         "a request with calls",
 	"calls.maxColumns":                        "a query of calls",
+	"calls.maxExpand":                         "references that a query of calls follows",
+	"calls.maxExpanded":                       "references that a query of calls follows",
 	"calls.maxFilter":                         "a query of calls",
 	"calls.maxSorted":                         "calls that are sorted",
 	"calls.maxSortBytes":                      "calls that are sorted",

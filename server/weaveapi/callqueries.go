@@ -27,8 +27,9 @@ func (h *Handlers) streamCalls(c *transport.Call) {
 		c.Fail(&feedback.Refusal{Status: 406, Reason: "Calls are answered as lines of JSON, application/jsonl, alone"})
 		return
 	}
+	who := c.Who
 	download(c, "application/jsonl", decodeCalls(false), projectOfCalls, func(ctx context.Context, q *calls.Query, w io.Writer) error {
-		return h.cfg.Calls.Stream(ctx, q, w, h.feedbackOf(ctx, q.Project))
+		return h.cfg.Calls.Stream(ctx, q, w, h.outside(ctx, who, q.Project))
 	})
 }
 
@@ -55,6 +56,17 @@ func decodeCalls(count bool) func(context.Context, []byte) (*calls.Query, error)
 }
 
 func projectOfCalls(q *calls.Query) string { return q.Project }
+
+// outside is what queries of a caller about calls of a project may look up.
+func (h *Handlers) outside(ctx context.Context, who *auth.Identity, project string) calls.Outside {
+	out := calls.Outside{Feedback: h.feedbackOf(ctx, project)}
+	if h.cfg.Objects != nil {
+		out.Object = func(ref string) (jsontext.Value, error) {
+			return h.cfg.Objects.Value(ctx, ref, func(p string) bool { return who.May(auth.Read, p) })
+		}
+	}
+	return out
+}
 
 // feedbackOf returns a function that returns the feedback on a call of a project as a JSON
 // array, in Weave's dialect.
@@ -89,6 +101,8 @@ func (h *Handlers) countCalls(c *transport.Call) {
 		return
 	}
 	if q, ok := decoded(c, auth.Read, decodeCalls(true), projectOfCalls); ok {
-		h.answerQuery(c, func(ctx context.Context) ([]byte, error) { return h.cfg.Calls.Count(ctx, q) })
+		h.answerQuery(c, func(ctx context.Context) ([]byte, error) {
+			return h.cfg.Calls.Count(ctx, q, h.outside(ctx, c.Who, q.Project))
+		})
 	}
 }

@@ -55,3 +55,43 @@ func TestCallQueries(t *testing.T) {
 		t.Errorf("another team's project: %d", status)
 	}
 }
+
+// TestCallsOutside: queries of calls look at feedback and follow references, which the caller has
+// to have the right to read (docs/interface/weave.md, W-186 and W-187).
+func TestCallsOutside(t *testing.T) {
+	s := newServer(t, nil)
+	ref := func(project, key string) string {
+		status, answer, text := s.post("/obj/create", `{"obj":{"project_id":"`+project+`","object_id":"m","val":{"name":"`+project+`"}}}`, servertest.Basic("api", key))
+		if status != 200 {
+			t.Fatal(text)
+		}
+		return "weave:///" + project + "/object/m:" + answer["digest"].(string)
+	}
+	own, others := ref("acme/a", "write"), ref("lab/a", "lab")
+	for id, inputs := range map[string]string{"one": own, "two": others, "three": "weave:///acme/a/object/none:v0"} {
+		if status, _, text := s.post("/v2/acme/a/calls/complete", `{"batch":[{"project_id":"acme/a","id":"`+id+`","op_name":"f","trace_id":"`+id+`","started_at":"2026-05-01T00:00:00Z",
+			"ended_at":"2026-05-01T00:00:01Z","attributes":{},"inputs":{"m":"`+inputs+`"},"output":1,"summary":{}}]}`); status != 200 {
+			t.Fatal(text)
+		}
+	}
+	if status, _, text := s.post("/feedback/create", `{"project_id":"acme/a","weave_ref":"weave:///acme/a/call/two","feedback_type":"custom","payload":{"score":5}}`); status != 200 {
+		t.Fatal(text)
+	}
+	for members, want := range map[string]string{
+		`"query":{"$expr":{"$eq":[{"$getField":"feedback.[custom].payload.score"},{"$literal":5}]}}`:                               "two",
+		`"expand_columns":["inputs.m"],"query":{"$expr":{"$eq":[{"$getField":"inputs.m.name"},{"$literal":"acme/a"}]}}`:            "one",
+		`"expand_columns":["inputs.m"],"query":{"$expr":{"$eq":[{"$getField":"inputs.m.name"},{"$literal":"lab/a"}]}}`:             "",
+		`"expand_columns":["inputs.m"],"filter":{"call_ids":["two","three"]}`:                                                      "three two",
+		`"query":{"$expr":{"$gt":[{"$getField":"feedback.[custom].payload.score"},{"$literal":4}]}},"filter":{"call_ids":["one"]}`: "",
+	} {
+		status, _, text := s.post("/calls/stream_query", `{"project_id":"acme/a",`+members+`}`)
+		var ids []string
+		for line := range strings.Lines(text) {
+			id, _, _ := strings.Cut(strings.TrimPrefix(line, `{"id":"`), `"`)
+			ids = append(ids, id)
+		}
+		if status != 200 || strings.Join(ids, " ") != want || strings.Contains(text, `"lab/a"`) {
+			t.Errorf("%s: %d %v, want %s: %s", members, status, ids, want, text)
+		}
+	}
+}

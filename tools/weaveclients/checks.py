@@ -314,6 +314,25 @@ def scorers():
     eq([o for o in outputs if "long" in o], [{"long": True}])
 
 
+@streams
+def expanding():
+    """client.get_calls follows references, and filters by feedback."""
+
+    @weave.op
+    def given(item):
+        return item["n"]
+
+    given(weave.publish({"n": 41}, name="item").get())
+    flush()
+    query = {"$expr": {"$eq": [{"$getField": "inputs.item.n"}, {"$literal": 41}]}}
+    found = list(client.get_calls(query=query, expand_columns=["inputs.item"]))
+    eq([c.inputs["item"]["n"] for c in found], [41])
+    found[0].feedback.add("judged", {"mark": 7})
+    flush()
+    query = {"$expr": {"$eq": [{"$getField": "feedback.[judged].payload.mark"}, {"$literal": 7}]}}
+    eq([c.id for c in client.get_calls(query=query)], [found[0].id])
+
+
 @check
 def attributes_and_threads():
     """Attributes, and threads where the version has them."""
