@@ -64,7 +64,7 @@ func TestServeOnGPU(t *testing.T) {
 		}
 	}
 	kept, err := filepath.Glob(os.Getenv("XDG_CACHE_HOME") + "/weir/cubin/*")
-	if err != nil || len(kept) != 1 {
+	if err != nil || len(kept) != 2 { // the kernels of all GPUs, and those of Hopper; the second run finds them
 		t.Errorf("machine code kept in %v, %v", kept, err)
 	}
 	for want, args := range map[string][]string{
