@@ -62,6 +62,10 @@ func TestExpressions(t *testing.T) {
 		{`{"$contains":{"input":{"$getField":"scorer_tags"},"substr":` + lit(`"slow"`) + `}}`, "c"},
 		{`{"$contains":{"input":{"$getField":"scorer_tags"},"substr":` + lit(`"low"`) + `}}`, ""},
 		{`{"$contains":{"input":{"$getField":"scorer_tags"},"substr":` + lit(`"RUDE"`) + `,"case_insensitive":true}}`, "c"},
+		{`{"$gt":[{"$getField":"scorer_ratings.tone"},` + lit("0.4") + `]}`, "c"},
+		{`{"$eq":[{"$getField":"scorer_ratings.v1.2"},` + lit("1") + `]}`, "c"}, // a key, not a path
+		{`{"$contains":{"input":{"$getField":"scorer_tag_reasons.slow"},"substr":` + lit(`"long"`) + `}}`, "c"},
+		{`{"$gt":[{"$getField":"scorer_ratings.nope"},` + lit("0") + `]}`, ""},
 		{`{"$eq":[{"$getField":"payload.deep.list.0"},` + lit("1") + `]}`, "a"},
 		{`{"$eq":[{"$getField":"payload.deep.list.1.x\\.y"},` + lit("7") + `]}`, "h"},
 		{`{"$eq":[{"$getField":"payload.deep.list.x"},` + lit("null") + `]}`, everything},
