@@ -350,8 +350,10 @@ func TestAnswerColumns(t *testing.T) {
 		}
 		return strings.Join(list, " ")
 	}
-	if got := names(one("")); got != strings.Join(answerColumns, " ") {
-		t.Error(got)
+	for _, rest := range []string{"", `,"columns":[]`, `,"columns":null`} {
+		if got := names(one(rest)); got != strings.Join(answerColumns, " ") {
+			t.Errorf("%s: %s", rest, got)
+		}
 	}
 	if got := names(one(`,"columns":["output.v"]`)); got != "id project_id op_name trace_id started_at attributes inputs output" {
 		t.Error(got)
