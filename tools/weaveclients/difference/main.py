@@ -1,0 +1,114 @@
+"""Runs in the environment of the reference. Called by differential.py.
+
+Usage: python main.py URL KEY SEED ROUNDS SHOW
+"""
+
+import collections
+import json
+import random
+import sys
+import time
+
+import compare
+import generate
+import named
+import sides
+
+
+def settle(c, g, path, body, raw):
+    """After a write that one server took and the other refused, removes from both what it wrote."""
+    if path.startswith("/feedback/"):
+        ids = [body.get("id"), body.get("feedback_id"), *(r[1].get("id") for r in raw if r[0] == 200)]
+        if path == "/feedback/purge":
+            ids += [i for i in g.feedback_ids if i in json.dumps(body)]
+        for side in (c.reference, c.weir):
+            for id in filter(None, ids):
+                side.post("/feedback/purge", {"project_id": g.project, "query": {"$expr": {"$eq": [{"$getField": "id"}, {"$literal": id}]}}})
+    elif path in ("/call/start", "/call/end") and "/order-" not in g.project:
+        for side in (c.reference, c.weir):
+            side.post("/calls/delete", {"project_id": g.project, "call_ids": [body[path[6:]]["id"]]})
+
+
+def drive(c, g, requests):
+    """Sends what a generator gives, and tells it the reference's answers."""
+    answer = None
+    try:
+        while True:
+            path, body = requests.send(answer)
+            raw = c.ask(path, body)
+            if raw[0][0] != raw[1][0]:
+                settle(c, g, path, body, raw)
+            if path.endswith("create") or path.endswith("replace"):
+                time.sleep(0.002)  # Each record gets a millisecond of its own, which is what weir orders by.
+            c.context.history.append((path, body))
+            answer = raw[0]
+    except StopIteration:
+        pass
+
+
+def world(c, rng, n):
+    for part in ("feedback", "calls", "order", "objects", "tables", "files"):
+        g = generate.Generator(rng, f"acme/{part}-{n}")
+        c.context.history = []
+        if part == "feedback":
+            drive(c, g, g.feedback_writes())
+            drive(c, g, ((yield_) for yield_ in [("/feedback/query", {"project_id": g.project})]))
+            drive(c, g, (g.feedback_query() for _ in range(40)))
+        elif part == "calls":
+            drive(c, g, g.call_writes())
+            drive(c, g, (g.call_query() for _ in range(60)))
+            drive(c, g, g.call_deletions())
+        else:
+            drive(c, g, {"order": g.call_order, "objects": g.objects, "tables": g.tables, "files": g.files}[part]())
+
+
+def show(entry):
+    path, body, a, b, bad = entry
+    print(f"\nPOST {path}\n  {json.dumps(body, ensure_ascii=False)[:3000]}\n  reference {a[0]} {json.dumps(a[1], ensure_ascii=False)[:700]}\n  weir      {b[0]} {json.dumps(b[1], ensure_ascii=False)[:700]}")
+    for d in bad[:3]:
+        print("  ", {k: v if k != "record" else "…" for k, v in vars(d).items() if k not in ("path", "body", "a", "b", "context")})
+
+
+def kind_of(v):
+    if isinstance(v, str) and v != compare.MISSING:
+        return "text" if sides.number(v, float) is None else "numtext"
+    return v if v == compare.MISSING else type(v).__name__
+
+
+def brief(d, e):
+    head = (e[0], d.kind)
+    if d.kind == "status":
+        return (*head, e[2][0], e[3][0], str(e[2][1])[:70], str(e[3][1])[:70] if e[3][0] != 200 else "")
+    if d.kind == "leaf":
+        l = d.leaf
+        return (*head, l.op, f"to={l.to}" if l.to else "", "fold" if l.fold else "", "swap" if l.swapped else "", "column" if "." not in l.field else "", kind_of(l.value), *[kind_of(x) for x in l.literals[:2]], d.x, d.y)
+    if d.kind == "filter":
+        return (*head, str(d.condition), d.x, d.y)
+    if d.kind == "order":
+        return (*head, d.reason, *[(f, di, kind_of(p), kind_of(q)) for f, di, p, q in d.keys])
+    if d.kind == "member":
+        return (*head, ".".join(map(str, d.at)), kind_of(d.x), kind_of(d.y))
+    return head
+
+
+def main():
+    url, key, seed, rounds, most = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
+    c = compare.Comparison(None, sides.Weir(url, key), named, print)
+    rng = random.Random(seed)
+    for n in range(rounds):
+        c.reference = sides.Reference()
+        world(c, rng, n)
+    for entry in c.unexplained[:most]:
+        show(entry)
+    print(f"{c.requests} requests, {c.equal} with equal answers, {len(c.unexplained)} with differences that nothing explains")
+    for name in sorted({t[0] for t in named.TABLE}):
+        print(f"{c.counts[name]:6} {name}")
+    by = collections.Counter()
+    for e in c.unexplained:
+        for d in e[4]:
+            by[brief(d, e)] += 1
+    for k, v in by.most_common():
+        print("      ", v, *k)
+
+
+main()

@@ -1,0 +1,338 @@
+"""The named differences between weir and Weave's SqliteTraceServer, each with the reason why weir's answer is meant.
+
+An entry has a name, the kind of difference that it is about (compare.py says which there are),
+a sentence, and a function that recognises it. The functions are as narrow as they can be: what
+they do not recognise fails the run. Those about conditions and orders also demand that
+weir's answer is what documented.py says.
+"""
+
+import documented
+from documented import MISSING, kind
+
+TABLE = []
+SECTIONS = {"feedback": "docs/interface/feedback.md, section 13", "calls": "docs/interface/weave.md, section 9", "objects": "docs/interface/weave.md, section 9"}
+
+
+def named(name, difference, why):
+    def add(matches):
+        TABLE.append((name, difference, why, matches))
+        return matches
+    return add
+
+
+def name(d):
+    for n, difference, _, matches in TABLE:
+        if d.kind == difference and matches(d):
+            return n
+    return None
+
+
+def reason(answer):
+    return str((answer[1] or {}).get("reason") or (answer[1] or {}).get("detail")) if isinstance(answer[1], dict) else ""
+
+
+# Errors
+
+@named("sentences of errors", "sentence", "Both refuse a request with the same status; the sentence is for people, and each server has its own.")
+def _(d):
+    return d.a[0] in (400, 403, 404, 422)
+
+
+@named("offset without limit", "status", "SQL wants a LIMIT before an OFFSET, so the reference fails on feedback with an offset alone; weir skips as many records.")
+def _(d):
+    return d.path == "/feedback/query" and "offset" in d.body and "limit" not in d.body and d.a[0] == 500 and 'near "OFFSET"' in reason(d.a) and d.b[0] in (200, 400)
+
+
+@named("integers beyond 64 bits", "status", "SQLite takes no larger constants and the reference fails; weir compares integers of any size.")
+def _(d):
+    return d.a[0] == 500 and "OverflowError" in reason(d.a) and d.b[0] == 200
+
+
+@named("names of objects", "status", "A name that is no name of an object is 403 in Weave. weir says 400 or 422, because no right is missing.")
+def _(d):
+    return d.path == "/obj/create" and d.a[0] == 403 and d.b[0] in (400, 422) and "InvalidFieldError" in reason(d.a)
+
+
+@named("members of later versions", "status", "The reference refuses members of feedback that it does not know. weir keeps them, because clients of later versions send more (F-17).")
+def _(d):
+    return d.path in ("/feedback/create", "/feedback/replace") and "surplus" in d.body and d.a[0] == 422 and "Extra inputs" in reason(d.a) and d.b[0] in (200, 400)
+
+
+@named("one id twice", "status", "Weave stores a second record of feedback with the id of another one; weir keeps ids unique and answers 409 (F-25).")
+def _(d):
+    return d.path in ("/feedback/create", "/feedback/replace") and d.a[0] == 200 and d.b[0] == 409 and "id" in d.body
+
+
+@named("purge by $in", "status", "weir also purges by an $in of ids, which names them as surely as an $or does.")
+def _(d):
+    return d.path == "/feedback/purge" and (d.a[0], d.b[0]) == (400, 200) and list(d.body["query"]["$expr"]) == ["$in"]
+
+
+@named("references without an object", "status", "Weave looks up the annotation spec that a record names and answers 404 if there is none. weir stores records before what they refer to (F-34).")
+def _(d):
+    return d.path in ("/feedback/create", "/feedback/replace") and d.a[0] == 404 and "annotation_ref" in d.body and d.b[0] == 200
+
+
+@named("edges that lead nowhere", "status", "The reference fails with 500 if a reference leads to a member that is not there; weir answers 404 (W-220).")
+def _(d):
+    return d.path == "/refs/read_batch" and d.a[0] == 500 and reason(d.a).split(":")[0] in ("KeyError", "IndexError", "TypeError", "ValueError") and d.b[0] == 404
+
+
+@named("tables that are not there", "status", "The reference fails with 500 if it changes or counts a table that is not there; weir answers 404, or 400 for an index that no table has.")
+def _(d):
+    known = reason(d.a).startswith(("IndexError: list index out of range", "RuntimeError: ('Unexpected number of results'"))
+    negative = any(u.get(k, {}).get("index", 0) < 0 for u in d.body.get("updates", []) for k in ("pop", "insert"))
+    return d.path in ("/table/update", "/table/query_stats") and d.a[0] == 500 and known and (d.b[0] == 404 and d.body.get("base_digest", d.body.get("digest")) == "nope" or d.b[0] == 400 and negative)
+
+
+@named("quotes in filters", "status", "The reference writes the values of a filter into its statement, so one with an apostrophe ends it. weir looks them up.")
+def _(d):
+    return d.path.startswith("/calls/") and d.a[0] == 500 and "syntax error" in reason(d.a) and any("'" in v for vs in (d.body.get("filter") or {}).values() if isinstance(vs, list) for v in vs) and d.b[0] == 200
+
+
+# Members of answers
+
+@named("total_count", "member", "weir adds to an answer of feedback how many records match.")
+def _(d):
+    return d.path == "/feedback/query" and d.at == ("total_count",) and d.x == MISSING and isinstance(d.y, int)
+
+
+@named("columns of later versions", "member", "Records of feedback have the columns that Weave's clients from 0.53 on know; the reference is older.")
+def _(d):
+    return d.path == "/feedback/query" and d.x == MISSING and d.y == "" and d.at[-1] in ("span_agent_name", "span_agent_version", "span_conversation_id", "span_trace_id", "span_status_code", "scorer_trace_id")
+
+
+@named("types of payload values", "member", "SQLite gives booleans at a path as 0 and 1, objects and arrays as text, and integers beyond 64 bits as floats; weir gives what was sent.")
+def _(d):
+    if d.path != "/feedback/query" or len(d.at) != 1 or not d.at[0].startswith("payload."):
+        return False
+    if kind(d.y) == "boolean":
+        return d.x == int(d.y) and kind(d.x) == "number"
+    if kind(d.y) == "composite":
+        return kind(d.x) == "text"
+    return isinstance(d.y, int) and abs(d.y) >= 2**63 - 1 and d.x == float(d.y)
+
+
+def spelled(path):
+    return any(p.lstrip("-").isdigit() or not p.isascii() for p in path.split("."))
+
+
+@named("names of members", "member", "SQLite takes a number in a path for an index alone, and does not find names with letters beyond ASCII, which Weave stores escaped. weir finds members by these names.")
+def _(d):
+    return d.path == "/feedback/query" and len(d.at) == 1 and d.at[0].startswith("payload.") and spelled(d.at[0]) and d.x is None and d.y is not None
+
+
+@named("count without a row", "member", "SQL counts and then takes a page of the one row that it has. weir's count has no pages.")
+def _(d):
+    return d.path == "/feedback/query" and d.body.get("fields") == ["count(*)"] and d.at == ("result",) and d.x == [] and len(d.y) == 1 and (d.body.get("limit") == 0 or d.body.get("offset", 0) > 0)
+
+
+@named("columns that were not asked for", "member", "weir leaves out what a query of calls does not ask for; the reference answers all columns, with null or a status that it guesses in these.")
+def _(d):
+    asked = [c.split(".")[0] for c in d.body.get("columns") or []]
+    return d.path == "/calls/stream_query" and bool(asked) and len(d.at) == 1 and d.y == MISSING and d.at[0] not in asked
+
+
+@named("members without a value", "member", "What nobody asked for, sizes, tags and aliases, is left out by weir and null in the reference.")
+def _(d):
+    return d.path in ("/calls/stream_query", "/call/read", "/obj/read", "/objs/query") and d.x is None and d.y == MISSING and d.at[-1] in ("storage_size_bytes", "total_storage_size_bytes", "tags", "aliases")
+
+
+@named("sizes of objects", "member", "weir answers how many bytes the value of an object has, as Weave's large server does; the reference does not know.")
+def _(d):
+    return d.path in ("/obj/read", "/objs/query") and d.at[-1] == "size_bytes" and d.x is None and isinstance(d.y, int)
+
+
+@named("sizes of calls", "member", "weir counts the bytes that it keeps; Weave's JSON has white space and escapes.")
+def _(d):
+    return d.path == "/call/read" and d.at[-1] == "storage_size_bytes" and "include_storage_size" in d.body and isinstance(d.x, int) and isinstance(d.y, int) and d.y <= d.x
+
+
+@named("size that was not asked for", "member", "Without include_total_storage_size the size of the calls is null in weir, as nobody knows it; the reference says 0.")
+def _(d):
+    return d.path == "/calls/query_stats" and d.at == ("total_storage_size_bytes",) and "include_total_storage_size" not in d.body and d.x == 0 and d.y is None
+
+
+@named("number of deleted calls", "member", "weir counts the calls that were there and are gone; the reference counts each id of the request, and those below once more.")
+def _(d):
+    return d.path == "/calls/delete" and d.at == ("num_deleted",) and d.y < d.x
+
+
+# Conditions
+
+def condition(name, why):
+    """An entry about the truth of a condition for a record, where weir is as documented."""
+    def add(matches):
+        named(name, "leaf", why)(lambda d: d.y is documented.truth(d.leaf) and matches(d, d.leaf))
+        return matches
+    return add
+
+
+def simple(leaf):
+    """The kinds of the value and of the constants, or of the other field."""
+    v = kind(documented.convert(leaf.value, leaf.to))
+    return v, {kind(c) for c in ([leaf.other] if leaf.fields else leaf.literals)}
+
+
+@condition("null and what is not there", "In weir $eq and $in with the constant null are true of null and of what is not there; SQL's answer is neither true nor false.")
+def _(d, leaf):
+    return d.x is None and d.y is True and leaf.op in ("$eq", "$in") and None in leaf.literals and simple(leaf)[0] == "nothing"
+
+
+@condition("names of members in conditions", "SQLite takes a number in a path for an index alone, and does not find names with letters beyond ASCII, which Weave stores escaped. weir finds members by these names.")
+def _(d, leaf):
+    return spelled(leaf.field) and kind(leaf.value) != "nothing" and (d.x is None or d.x is False and leaf.fields)
+
+
+@condition("not of what cannot be compared", "SQL has a third truth for null, what is not there and conversions that fail, and $not of it matches nothing. In weir such a comparison is false and its $not true.")
+def _(d, leaf):
+    return d.x is None and d.y is False
+
+
+@condition("large integers", "SQLite reads integers at paths as 64 bits or floats; weir compares integers exactly, whatever their size (rule 2).")
+def _(d, leaf):
+    return any(isinstance(v, int) and abs(v) >= 2**53 for v in [leaf.value, *leaf.literals]) and simple(leaf)[0] == "number" and simple(leaf)[1] <= {"number"}
+
+
+@condition("conversions", "SQLite's CAST makes 0 of a text that is no number, and 1 of true as a text. In weir such a conversion fails, and true is \"true\".")
+def _(d, leaf):
+    return leaf.to is not None and kind(leaf.value) in ("text", "boolean", "nothing", "composite", "number")
+
+
+@condition("objects and arrays", "SQLite compares objects and arrays as the text that they were stored as. weir compares them with nothing (rule 3), and searches them as they were sent.")
+def _(d, leaf):
+    return kind(leaf.value) == "composite" or leaf.fields and kind(leaf.other) == "composite"
+
+
+@condition("numbers and texts", "SQLite puts all numbers before all texts. weir reads a number or boolean as its text beside a constant text, and a text as the number that it spells beside a number; where that is not possible they do not compare (rule 1).")
+def _(d, leaf):
+    v, constants = simple(leaf)
+    return v == "text" and "number" in constants or v in ("number", "boolean") and "text" in constants and leaf.op != "$contains"
+
+
+@condition("booleans", "In SQLite true is the number 1. In weir a boolean compares with booleans, and beside a constant text as \"true\" or \"false\".")
+def _(d, leaf):
+    v, constants = simple(leaf)
+    return v == "boolean" and "number" in constants or v in ("number", "text") and "boolean" in constants or v == "boolean" and leaf.op == "$contains"
+
+
+@condition("upper and lower case", "SQLite knows the case of ASCII letters alone; weir folds all of Unicode (rule 6).")
+def _(d, leaf):
+    return leaf.fold and not (leaf.literals[0].isascii() and documented.scalar(leaf.value).isascii())
+
+
+def wildcard(d):
+    names = d.condition.get("op_names") or []
+    return [n[:-2] for n in names if n.endswith(":*")]
+
+
+@named("no threads", "filter", "An empty list of thread_ids asks for nothing in the reference and for everything in weir, as all other empty lists do in both, and as this one does in Weave's large server.")
+def _(d):
+    return d.condition == {"thread_ids": []} and (d.x, d.y) == (False, True)
+
+
+@named("versions of ops", "filter", "name:* stands for all that begins with \"name\" in the reference, in either case and with _ for any letter. In weir it stands for the versions of exactly this op, as in Weave's large server.")
+def _(d):
+    op = d.record["op_name"]
+    def like(n):
+        return len(op) >= len(n) and all(a in ("_", "%") or a.lower() == b.lower() for a, b in zip(n, op))
+    exact = any(op.startswith(n + ":") for n in wildcard(d)) or op in d.condition.get("op_names", [])
+    return list(d.condition) == ["op_names"] and (d.x, d.y) == (True, False) and not exact and any(like(n) for n in wildcard(d))
+
+
+# Orders
+
+def order(name, why):
+    """An entry about two rows in another order, where weir's is as documented. It gets the key that decides."""
+    def add(matches):
+        named(name, "order", why)(lambda d: bool(d.keys) and as_documented(d) and matches(d, *decision(d)))
+        return matches
+    return add
+
+
+def each(d):
+    for field, direction, p, q in d.keys:
+        yield field, p, q, documented.ordered(p, q, direction == "desc", d.path == "/table/query")
+
+
+def as_documented(d):
+    return next((c for _, _, _, c in each(d) if c), 0) < 0
+
+
+def decision(d):
+    """The first key whose values differ, with whether they are equal in weir's order."""
+    return next(((f, p, q, c == 0) for f, p, q, c in each(d) if p != q or type(p) is not type(q)), ("id", None, None, True))
+
+
+@order("times", "The reference compares times as texts, with and without a fraction and in several time zones; weir compares the points in time.")
+def _(d, field, p, q, equal):
+    return field in ("started_at", "ended_at") and kind(p) == kind(q) == "text" and not equal
+
+
+@order("order of equal rows", "Rows that are equal in all that was asked for have no order in SQL. weir orders them by id.")
+def _(d, field, p, q, equal):
+    return field == "id" and d.path == "/feedback/query"
+
+
+@order("order of kinds", "SQLite puts null and what is not there first, then numbers, texts and the text of objects. weir puts numbers first, then text, then other values, and what is not there last, in both directions, as Weave's large server does.")
+def _(d, field, p, q, equal):
+    return d.path != "/table/query" and (kind(p) != kind(q) or equal and kind(p) in ("composite", "nothing"))
+
+
+@order("order of booleans", "To SQLite true is 1; in weir's order booleans have a place of their own.")
+def _(d, field, p, q, equal):
+    return False
+
+
+def unfinished(call):
+    return call["summary"]["weave"]["status"] == "running"
+
+
+@order("duration of running calls", "A call that runs has the duration 0 in the reference, and none in weir; others have fractions of a millisecond in the reference.")
+def _(d, field, p, q, equal):
+    return field == "summary.weave.latency_ms"
+
+
+# Parts of calls in any order
+
+def story(d):
+    """What the rules W-110 to W-116 and W-131 make of the parts of a call that were sent: the call, and what was unusual."""
+    id, project = d.body["id"], d.body["project_id"]
+    call = {"start": None, "end": None, "name": None}
+    deleted, odd = False, []
+    for path, body in d.context.history:
+        body = body.get("start") or body.get("end") or body
+        if path == "/call/read" or id not in (body.get("id"), body.get("call_id"), *body.get("call_ids", [])):
+            continue
+        if body["project_id"] != project:
+            odd.append("another project")
+            continue
+        if path == "/calls/delete":
+            deleted = deleted or call["start"] is not None
+            odd += [] if call["start"] else ["deleted before it began"]
+        elif deleted:
+            odd.append("written after it was deleted")
+        elif path == "/call/start":
+            odd += ["begun twice"] if call["start"] else []
+            call["start"] = call["start"] or body
+        else:
+            odd += [] if call["start"] else ["ended before it began"]
+            call["end" if path == "/call/end" else "name"] = body
+    return (None if deleted or not call["start"] else call), odd
+
+
+@named("parts of calls in any order", "member", "The reference forgets an end or a name that comes before the start, and lets requests about other projects change a call. In weir parts wait for the start, and calls belong to their project (W-110 to W-116).")
+def _(d):
+    if d.path != "/call/read" or "/order-" not in d.body["project_id"]:
+        return False
+    call, odd = story(d)
+    got = d.b[1]["call"]
+    if call is None or got is None:
+        return bool(odd) and (call is None) == (got is None)
+    end, name = call["end"] or {}, (call["name"] or {}).get("display_name") or None
+    return bool(odd) and (got["inputs"], got["output"], got["display_name"], got["op_name"]) == (call["start"]["inputs"], end.get("output"), name, call["start"]["op_name"]) and bool(got["ended_at"]) == bool(end)
+
+
+@named("calls begun twice", "status", "Ids are unique in all of the reference, which fails with 500 at a second start. In weir they belong to a project, and a second start changes nothing (W-111, W-131).")
+def _(d):
+    return d.path == "/call/start" and d.a[0] == 500 and "UNIQUE constraint failed: calls.id" in reason(d.a) and d.b[0] == 200 and any(p == "/call/start" and b["start"]["id"] == d.body["start"]["id"] for p, b in d.context.history)
