@@ -95,7 +95,7 @@ def truth(leaf):
     if leaf.op == "$in":
         return any(equals(v, c) for c in leaf.literals)
     if leaf.fields:
-        c = compared(v, leaf.other)
+        c = compared(v, convert(leaf.other, leaf.other_to))
         if leaf.op == "$eq":
             return c == 0
     else:

@@ -79,7 +79,7 @@ class Generator:
     def leaf(self, fields):
         op = self.one(OPERATORS)
         if op == "$contains":
-            spec = {"input": self.operand(fields), "substr": {"$literal": self.one(["", "a", "A", "1", "Ü", "ß", "B", '"', "b", "日"])}}
+            spec = {"input": self.operand(fields), "substr": {"$literal": self.one(["", "a", "A", "1", "Ü", "Ü", "ß", "B", '"', "b", "日"])}}
             if self.chance(0.5):
                 spec["case_insensitive"] = self.chance(0.8)
             return {op: spec}
@@ -103,6 +103,8 @@ class Generator:
             body["limit"] = self.one([0, 1, 3, 5, 1000])
         if self.chance(0.2):
             body["offset"] = self.one([0, 1, 4, 1000])
+            if self.chance(0.8):
+                body.setdefault("limit", self.one([2, 6, 1000]))
         return body
 
     # Feedback
@@ -124,6 +126,9 @@ class Generator:
             if self.chance(0.3):
                 body["scorer_tags"] = ["good", "a"][: self.random.randrange(3)]
                 body["scorer_ratings"] = {"r": self.one([0.5, 1.0])}
+        if kind == "wandb.annotation.x" and self.chance(0.7):
+            body["annotation_ref"] = f"weave:///{self.project}/object/{self.one(['x', 'x', 'y'])}:abc"
+            body["payload"] = {"value": self.scalar()} if self.chance(0.8) else {}
         if self.chance(0.4):
             body["creator"] = self.one(["ann", "Bob", "ü"])
         if self.chance(0.03):

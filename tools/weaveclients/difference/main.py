@@ -3,9 +3,9 @@
 Usage: python main.py URL KEY SEED ROUNDS SHOW
 """
 
-import collections
 import json
 import random
+import re
 import sys
 import time
 
@@ -20,7 +20,7 @@ def settle(c, g, path, body, raw):
     if path.startswith("/feedback/"):
         ids = [body.get("id"), body.get("feedback_id"), *(r[1].get("id") for r in raw if r[0] == 200)]
         if path == "/feedback/purge":
-            ids += [i for i in g.feedback_ids if i in json.dumps(body)]
+            ids += re.findall(r"[0-9a-f-]{36}", json.dumps(body["query"]))
         for side in (c.reference, c.weir):
             for id in filter(None, ids):
                 side.post("/feedback/purge", {"project_id": g.project, "query": {"$expr": {"$eq": [{"$getField": "id"}, {"$literal": id}]}}})
@@ -52,7 +52,6 @@ def world(c, rng, n):
         c.context.history = []
         if part == "feedback":
             drive(c, g, g.feedback_writes())
-            drive(c, g, ((yield_) for yield_ in [("/feedback/query", {"project_id": g.project})]))
             drive(c, g, (g.feedback_query() for _ in range(40)))
         elif part == "calls":
             drive(c, g, g.call_writes())
@@ -69,46 +68,23 @@ def show(entry):
         print("  ", {k: v if k != "record" else "…" for k, v in vars(d).items() if k not in ("path", "body", "a", "b", "context")})
 
 
-def kind_of(v):
-    if isinstance(v, str) and v != compare.MISSING:
-        return "text" if sides.number(v, float) is None else "numtext"
-    return v if v == compare.MISSING else type(v).__name__
-
-
-def brief(d, e):
-    head = (e[0], d.kind)
-    if d.kind == "status":
-        return (*head, e[2][0], e[3][0], str(e[2][1])[:70], str(e[3][1])[:70] if e[3][0] != 200 else "")
-    if d.kind == "leaf":
-        l = d.leaf
-        return (*head, l.op, f"to={l.to}" if l.to else "", "fold" if l.fold else "", "swap" if l.swapped else "", "column" if "." not in l.field else "", kind_of(l.value), *[kind_of(x) for x in l.literals[:2]], d.x, d.y)
-    if d.kind == "filter":
-        return (*head, str(d.condition), d.x, d.y)
-    if d.kind == "order":
-        return (*head, d.reason, *[(f, di, kind_of(p), kind_of(q)) for f, di, p, q in d.keys])
-    if d.kind == "member":
-        return (*head, ".".join(map(str, d.at)), kind_of(d.x), kind_of(d.y))
-    return head
-
-
 def main():
     url, key, seed, rounds, most = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
-    c = compare.Comparison(None, sides.Weir(url, key), named, print)
+    c = compare.Comparison(None, sides.Weir(url, key), named)
     rng = random.Random(seed)
     for n in range(rounds):
         c.reference = sides.Reference()
         world(c, rng, n)
     for entry in c.unexplained[:most]:
         show(entry)
-    print(f"{c.requests} requests, {c.equal} with equal answers, {len(c.unexplained)} with differences that nothing explains")
-    for name in sorted({t[0] for t in named.TABLE}):
-        print(f"{c.counts[name]:6} {name}")
-    by = collections.Counter()
-    for e in c.unexplained:
-        for d in e[4]:
-            by[brief(d, e)] += 1
-    for k, v in by.most_common():
-        print("      ", v, *k)
+    bad = len(c.unexplained)
+    print(f"{c.requests} requests with {c.asked} more to explain differences: {c.equal} equal answers, {c.requests - c.equal - bad} with differences that have a name, {bad} without")
+    names = {}
+    for name, _, why, _ in named.TABLE:
+        names.setdefault(name, why)
+    for name, why in sorted(names.items(), key=lambda n: -c.counts[n[0]]):
+        print(f"{c.counts[name]:6}  {name}: {why}" if c.counts[name] else f"     0  {name} was not seen in these rounds")
+    sys.exit(1 if bad else 0)
 
 
 main()

@@ -10,7 +10,6 @@ import documented
 from documented import MISSING, kind
 
 TABLE = []
-SECTIONS = {"feedback": "docs/interface/feedback.md, section 13", "calls": "docs/interface/weave.md, section 9", "objects": "docs/interface/weave.md, section 9"}
 
 
 def named(name, difference, why):
@@ -83,6 +82,11 @@ def _(d):
     known = reason(d.a).startswith(("IndexError: list index out of range", "RuntimeError: ('Unexpected number of results'"))
     negative = any(u.get(k, {}).get("index", 0) < 0 for u in d.body.get("updates", []) for k in ("pop", "insert"))
     return d.path in ("/table/update", "/table/query_stats") and d.a[0] == 500 and known and (d.b[0] == 404 and d.body.get("base_digest", d.body.get("digest")) == "nope" or d.b[0] == 400 and negative)
+
+
+@named("unknown fields", "status", "The reference fails with 500 if a query names a field that calls do not have; weir answers 400, as the reference does for feedback.")
+def _(d):
+    return d.path.startswith("/calls/") and d.a[0] == 500 and "OperationalError" in reason(d.a) and d.b == (400, {"reason": "Unknown field: unknown"})
 
 
 @named("quotes in filters", "status", "The reference writes the values of a filter into its statement, so one with an apostrophe ends it. weir looks them up.")
@@ -171,7 +175,7 @@ def condition(name, why):
 def simple(leaf):
     """The kinds of the value and of the constants, or of the other field."""
     v = kind(documented.convert(leaf.value, leaf.to))
-    return v, {kind(c) for c in ([leaf.other] if leaf.fields else leaf.literals)}
+    return v, {kind(c) for c in ([documented.convert(leaf.other, leaf.other_to)] if leaf.fields else leaf.literals)}
 
 
 @condition("null and what is not there", "In weir $eq and $in with the constant null are true of null and of what is not there; SQL's answer is neither true nor false.")
@@ -181,7 +185,23 @@ def _(d, leaf):
 
 @condition("names of members in conditions", "SQLite takes a number in a path for an index alone, and does not find names with letters beyond ASCII, which Weave stores escaped. weir finds members by these names.")
 def _(d, leaf):
-    return spelled(leaf.field) and kind(leaf.value) != "nothing" and (d.x is None or d.x is False and leaf.fields)
+    hidden = [v for f, v in ((leaf.field, leaf.value), (leaf.other_field, leaf.other)) if spelled(f) and kind(v) != "nothing"]
+    return d.x is None and bool(hidden)
+
+
+@condition("empty names of calls", "An empty display_name is a text in SQLite. In weir a call without a name has null there, as Weave's answers have.")
+def _(d, leaf):
+    return leaf.field == "display_name" and leaf.value is None and d.x is not None
+
+
+@condition("empty exceptions", "To a condition of the reference a call with an empty exception has the status error. In weir it has that of Weave's own answers, in which an empty exception is none (W-122).")
+def _(d, leaf):
+    return leaf.field == "summary.weave.status" and d.record["exception"] == ""
+
+
+@condition("fractions beside integers", "The reference reads a field as an integer beside a constant that is one, and a fraction then is nothing. weir compares numbers.")
+def _(d, leaf):
+    return d.x is None and d.y is True and isinstance(leaf.value, float) and any(isinstance(c, int) for c in leaf.literals)
 
 
 @condition("not of what cannot be compared", "SQL has a third truth for null, what is not there and conversions that fail, and $not of it matches nothing. In weir such a comparison is false and its $not true.")
@@ -196,12 +216,22 @@ def _(d, leaf):
 
 @condition("conversions", "SQLite's CAST makes 0 of a text that is no number, and 1 of true as a text. In weir such a conversion fails, and true is \"true\".")
 def _(d, leaf):
-    return leaf.to is not None and kind(leaf.value) in ("text", "boolean", "nothing", "composite", "number")
+    return leaf.to is not None or leaf.fields and leaf.other_to is not None
 
 
 @condition("objects and arrays", "SQLite compares objects and arrays as the text that they were stored as. weir compares them with nothing (rule 3), and searches them as they were sent.")
 def _(d, leaf):
     return kind(leaf.value) == "composite" or leaf.fields and kind(leaf.other) == "composite"
+
+
+@condition("two fields", "The reference compares two fields of calls as texts. weir compares numbers as numbers, and values of different kinds not at all (rules 2 and 3).")
+def _(d, leaf):
+    return leaf.fields and d.path.startswith("/calls/") and "." in leaf.field + leaf.other_field
+
+
+@condition("numbers as texts", "SQLite writes large and small numbers in its own way when it searches them. weir searches what was sent.")
+def _(d, leaf):
+    return leaf.op == "$contains" and kind(leaf.value) == "number" and (isinstance(leaf.value, float) or abs(leaf.value) >= 2**63 - 1)
 
 
 @condition("numbers and texts", "SQLite puts all numbers before all texts. weir reads a number or boolean as its text beside a constant text, and a text as the number that it spells beside a number; where that is not possible they do not compare (rule 1).")
@@ -261,7 +291,7 @@ def as_documented(d):
 
 def decision(d):
     """The first key whose values differ, with whether they are equal in weir's order."""
-    return next(((f, p, q, c == 0) for f, p, q, c in each(d) if p != q or type(p) is not type(q)), ("id", None, None, True))
+    return next(((f, p, q, c == 0) for f, p, q, c in each(d) if not (p == q and kind(p) == kind(q))), ("id", None, None, True))
 
 
 @order("times", "The reference compares times as texts, with and without a fraction and in several time zones; weir compares the points in time.")
@@ -274,23 +304,24 @@ def _(d, field, p, q, equal):
     return field == "id" and d.path == "/feedback/query"
 
 
+@order("order of empty exceptions", "In the order of the reference a call with an empty exception has the status error. In weir it has that of Weave's own answers, in which an empty exception is none (W-122).")
+def _(d, field, p, q, equal):
+    return any(f == "summary.weave.status" for f, _, _, _ in d.keys) and any(r["exception"] == "" for r in d.rows)
+
+
+@order("order of empty names", "An empty display_name comes before null in SQLite. In weir both are null.")
+def _(d, field, p, q, equal):
+    return any(f == "display_name" and p is None and q is None for f, _, p, q in d.keys)
+
+
 @order("order of kinds", "SQLite puts null and what is not there first, then numbers, texts and the text of objects. weir puts numbers first, then text, then other values, and what is not there last, in both directions, as Weave's large server does.")
 def _(d, field, p, q, equal):
-    return d.path != "/table/query" and (kind(p) != kind(q) or equal and kind(p) in ("composite", "nothing"))
-
-
-@order("order of booleans", "To SQLite true is 1; in weir's order booleans have a place of their own.")
-def _(d, field, p, q, equal):
-    return False
-
-
-def unfinished(call):
-    return call["summary"]["weave"]["status"] == "running"
+    return d.path != "/table/query" and (kind(p) != kind(q) or kind(p) in ("composite", "nothing"))
 
 
 @order("duration of running calls", "A call that runs has the duration 0 in the reference, and none in weir; others have fractions of a millisecond in the reference.")
 def _(d, field, p, q, equal):
-    return field == "summary.weave.latency_ms"
+    return any(f == "summary.weave.latency_ms" for f, _, _, _ in d.keys)
 
 
 # Parts of calls in any order
@@ -308,7 +339,7 @@ def story(d):
             odd.append("another project")
             continue
         if path == "/calls/delete":
-            deleted = deleted or call["start"] is not None
+            deleted = deleted or any(call.values())
             odd += [] if call["start"] else ["deleted before it began"]
         elif deleted:
             odd.append("written after it was deleted")
