@@ -232,7 +232,7 @@ class Comparison:
         project = {"project_id": body["project_id"]}
         everything = self.whole(path, project)
         if everything[0].keys() != everything[1].keys():
-            return [self.difference("everything")]
+            return [self.difference("everything", keys=[set(e) for e in everything])]
         conditions = [("filter", {k: v}, {"filter": {k: v}}, None) for k, v in (body.get("filter") or {}).items()]
         expr = body["query"]["$expr"] if "query" in body else None
         for leaf in leaves(expr) if expr else []:
@@ -277,9 +277,8 @@ class Comparison:
         """What decides the order of two rows: field, direction and both values, down to what is always different."""
         sorts = [(s["field"], s["direction"]) for s in body.get("sort_by") or []]
         if path == "/calls/stream_query":
-            by_time = not sorts or [f for f, _ in sorts] == ["started_at"]
             sorts = sorts or [("started_at", "asc")]
-            sorts.append(("id", sorts[0][1] if by_time else "desc"))
+            sorts.append(("id", sorts[-1][1] if sorts[-1][0] == "started_at" else "desc"))
         elif path == "/feedback/query":
             made = any(r["id"].startswith("<new") for r in (p, q))  # each server has its own id here
             sorts += [] if made else [("id", "asc")]

@@ -15,6 +15,10 @@ import named
 import sides
 
 
+def by_id(id):
+    return {"$expr": {"$eq": [{"$getField": "id"}, {"$literal": id}]}}
+
+
 def settle(c, g, path, body, raw):
     """After a write that one server took and the other refused, removes from both what it wrote."""
     if path.startswith("/feedback/"):
@@ -23,7 +27,7 @@ def settle(c, g, path, body, raw):
             ids += re.findall(r"[0-9a-f-]{36}", json.dumps(body["query"]))
         for side in (c.reference, c.weir):
             for id in filter(None, ids):
-                side.post("/feedback/purge", {"project_id": g.project, "query": {"$expr": {"$eq": [{"$getField": "id"}, {"$literal": id}]}}})
+                side.post("/feedback/purge", {"project_id": g.project, "query": by_id(id)})
     elif path in ("/call/start", "/call/end") and "/order-" not in g.project:
         for side in (c.reference, c.weir):
             side.post("/calls/delete", {"project_id": g.project, "call_ids": [body[path[6:]]["id"]]})
@@ -36,11 +40,14 @@ def drive(c, g, requests):
         while True:
             path, body = requests.send(answer)
             raw = c.ask(path, body)
+            c.context.history.append((path, body))
             if raw[0][0] != raw[1][0]:
+                settle(c, g, path, body, raw)
+            elif path == "/feedback/replace" and raw[0][0] != 200:
+                c.ask("/feedback/query", {"project_id": g.project, "query": by_id(body["feedback_id"])})
                 settle(c, g, path, body, raw)
             if path.endswith("create") or path.endswith("replace"):
                 time.sleep(0.002)  # Each record gets a millisecond of its own, which is what weir orders by.
-            c.context.history.append((path, body))
             answer = raw[0]
     except StopIteration:
         pass

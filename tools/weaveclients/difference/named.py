@@ -54,7 +54,7 @@ def _(d):
 
 @named("members of later versions", "status", "The reference refuses members of feedback that it does not know. weir keeps them, because clients of later versions send more (F-17).")
 def _(d):
-    return d.path in ("/feedback/create", "/feedback/replace") and "surplus" in d.body and d.a[0] == 422 and "Extra inputs" in reason(d.a) and d.b[0] in (200, 400)
+    return d.path in ("/feedback/create", "/feedback/replace") and "surplus" in d.body and d.a[0] == 422 and "Extra inputs" in reason(d.a) and d.b[0] in (200, 400, 409)
 
 
 @named("one id twice", "status", "Weave stores a second record of feedback with the id of another one; weir keeps ids unique and answers 409 (F-25).")
@@ -69,7 +69,7 @@ def _(d):
 
 @named("references without an object", "status", "Weave looks up the annotation spec that a record names and answers 404 if there is none. weir stores records before what they refer to (F-34).")
 def _(d):
-    return d.path in ("/feedback/create", "/feedback/replace") and d.a[0] == 404 and "annotation_ref" in d.body and d.b[0] == 200
+    return d.path in ("/feedback/create", "/feedback/replace") and d.a[0] == 404 and "annotation_ref" in d.body and d.b[0] in (200, 409)
 
 
 @named("edges that lead nowhere", "status", "The reference fails with 500 if a reference leads to a member that is not there; weir answers 404 (W-220).")
@@ -162,6 +162,19 @@ def _(d):
     return d.path == "/calls/delete" and d.at == ("num_deleted",) and d.y < d.x
 
 
+@named("latest after a deletion", "member", "If the latest version is deleted, the version that was published last before it becomes the latest in weir, also if it was published again (W-205); the reference looks at when versions were made.")
+def _(d):
+    deleted = any(p == "/obj/delete" for p, _ in d.context.history)
+    created = [(b["obj"]["object_id"], repr(b["obj"]["val"])) for p, b in d.context.history if p == "/obj/create"]
+    return d.path in ("/objs/query", "/obj/read") and d.at[-1] == "is_latest" and deleted and any(created.count(c) > 1 for c in created)
+
+
+@named("replacements that fail", "everything", "The reference removes the old record before it looks whether the emoji of the new one is one, and then has neither. weir replaces in one step (F-26, F-27).")
+def _(d):
+    path, body = d.context.history[-1]
+    return path == "/feedback/replace" and body.get("feedback_type") == "wandb.reaction.1" and d.keys[0] <= d.keys[1] and d.keys[1] - d.keys[0] == {(body["feedback_id"],)}
+
+
 # Conditions
 
 def condition(name, why):
@@ -186,7 +199,7 @@ def _(d, leaf):
 @condition("names of members in conditions", "SQLite takes a number in a path for an index alone, and does not find names with letters beyond ASCII, which Weave stores escaped. weir finds members by these names.")
 def _(d, leaf):
     hidden = [v for f, v in ((leaf.field, leaf.value), (leaf.other_field, leaf.other)) if spelled(f) and kind(v) != "nothing"]
-    return d.x is None and bool(hidden)
+    return bool(hidden) and (d.x is None or d.x is True and leaf.op == "$eq" and leaf.literals == [None])
 
 
 @condition("empty names of calls", "An empty display_name is a text in SQLite. In weir a call without a name has null there, as Weave's answers have.")
@@ -312,6 +325,11 @@ def _(d, field, p, q, equal):
 @order("order of empty names", "An empty display_name comes before null in SQLite. In weir both are null.")
 def _(d, field, p, q, equal):
     return any(f == "display_name" and p is None and q is None for f, _, p, q in d.keys)
+
+
+@order("order of objects in tables", "SQLite compares objects and arrays in rows as texts. In weir they come after all texts and have no order of their own (W-212).")
+def _(d, field, p, q, equal):
+    return d.path == "/table/query" and "composite" in (kind(p), kind(q))
 
 
 @order("order of kinds", "SQLite puts null and what is not there first, then numbers, texts and the text of objects. weir puts numbers first, then text, then other values, and what is not there last, in both directions, as Weave's large server does.")
