@@ -22,7 +22,7 @@ func TestExpressions(t *testing.T) {
 		{`{"$eq":[` + field + `,` + lit(`"2"`) + `]}`, "d"}, // rule 1: text
 		{`{"$eq":[` + field + `,` + lit(`"1"`) + `]}`, "a"}, // rule 1: the text of a number
 		{`{"$eq":[` + field + `,` + lit(`"true"`) + `]}`, "g"},
-		{`{"$eq":[` + field + `,` + lit("true") + `]}`, "g"},
+		{`{"$eq":[` + field + `,` + lit("true") + `]}`, "ag"}, // rule 1: a number as a boolean
 		{`{"$eq":[` + field + `,` + lit("false") + `]}`, "h"},
 		{`{"$eq":[` + field + `,` + lit("9007199254740993") + `]}`, "l"}, // rule 2: integers exactly
 		{`{"$gt":[` + field + `,` + lit("9007199254740992") + `]}`, "l"},
@@ -38,6 +38,11 @@ func TestExpressions(t *testing.T) {
 		{`{"$lt":[` + field + `,` + lit("null") + `]}`, ""},
 		{`{"$in":[` + field + `,[` + lit("1") + `,` + lit(`"text"`) + `,` + lit("null") + `]]}`, "aeip"},
 		{`{"$in":[` + field + `,[]]}`, ""},
+		{`{"$in":[` + field + `,[` + lit("true") + `,` + lit("9") + `]]}`, "ag"},
+		{`{"$in":[` + lit("1") + `,[` + lit("true") + `]]}`, ""}, // constants are what they are
+		{`{"$gt":[` + field + `,` + lit("false") + `]}`, "ag"},
+		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"string"}},` + lit("false") + `]}`, "h"}, // rule 1: a text as a boolean
+		{`{"$in":[{"$convert":{"input":` + field + `,"to":"string"}},[` + lit("false") + `]]}`, "h"},
 		{`{"$and":[{"$gt":[` + field + `,` + lit("0") + `]},{"$lt":[` + field + `,` + lit("3") + `]}]}`, "abdn"},
 		{`{"$or":[{"$eq":[` + field + `,` + lit("1") + `]},{"$eq":[` + field + `,` + lit("2.5") + `]}]}`, "ab"},
 		{`{"$or":[{"$eq":[` + field + `,` + lit("1") + `]}]}`, "a"},
