@@ -49,6 +49,7 @@ func TestExpressions(t *testing.T) {
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"exists"}},` + lit("true") + `]}`, "abcdefghijklmno"}, // rule 5: null is there
 		{`{"$convert":{"input":` + field + `,"to":"exists"}}`, "abcdefghijklmno"},
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"int"}},` + lit("2") + `]}`, "bd"},
+		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"int"}},` + lit(`"9007199254740993"`) + `]}`, "l"}, // the text of an integer has all its digits
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"double"}},` + lit("1") + `]}`, "ag"},
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"string"}},` + lit(`"2.5"`) + `]}`, "b"},
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"bool"}},` + lit("true") + `]}`, "abcglmn"},

@@ -318,7 +318,11 @@ func Convert(v Value, to string) Value {
 			i, _ := new(big.Float).SetFloat64(n.Float).Int(nil) // towards zero
 			n = Number{Float: math.Trunc(n.Float), Int: i}
 		}
-		return Value{Kind: Num, Num: n, Text: strconv.FormatFloat(n.Float, 'g', -1, 64)}
+		text := strconv.FormatFloat(n.Float, 'g', -1, 64)
+		if n.Integer() {
+			text = n.big().String()
+		}
+		return Value{Kind: Num, Num: n, Text: text}
 	}
 	return Value{}
 }
