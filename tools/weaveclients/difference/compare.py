@@ -201,7 +201,7 @@ class Comparison:
         if list(ra) != list(rb):
             found += self.sets(path, body)
             found += self.order(path, body, list(ra), list(rb))
-            found = found or [self.difference("slice")]
+            found = found or [self.difference("slice", side=None)]
         for key in ra.keys() & rb.keys():
             found += [self.difference("member", at=at, x=x, y=y, record=rb[key]) for at, x, y in parts(ra[key], rb[key])]
         rest = [{k: v for k, v in x.items() if k != ROWS[path]} if isinstance(x, dict) else {} for x in (a, b)]
@@ -213,7 +213,7 @@ class Comparison:
             return found
         path = "/calls/stream_query" if path == "/calls/query_stats" else path
         sets = self.sets(path, {k: v for k, v in body.items() if k != "fields"})
-        return found + (sets or [self.difference("slice")])
+        return found + (sets or [self.difference("slice", side=None)])
 
     def whole(self, path, body):
         rest = {k: v for k, v in body.items() if k not in ("sort_by", "limit", "offset", "fields", "columns")}

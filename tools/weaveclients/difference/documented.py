@@ -60,6 +60,11 @@ def read_as(v, constant):
         return v if n is None else n
     if kind(constant) == "text" and kind(v) in ("number", "boolean"):
         return scalar(v)
+    if kind(constant) == "boolean":
+        if kind(v) == "text":
+            return {"true": True, "false": False}.get(v, v)
+        if kind(v) == "number" and v in (0, 1):
+            return bool(v)
     return v
 
 

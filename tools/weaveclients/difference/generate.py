@@ -8,7 +8,7 @@ import json
 import uuid
 
 TEXTS = ["", "a", "A", "ab", "B", "10", "9", "1.5", "-3", "1e2", "0", "true", "null", "ü", "Ü", "straße", "日本", "👍", "a b", "O'Brien", '"q"', "%", "a_b", "\\", "x\ny"]
-NUMBERS = [0, 1, 2, 9, 10, -3, 2**53, 2**53 + 1, 2**63, -(2**63), 12345678901234567890, 0.5, 1.5, -2.25, 1.0, 10.0, 1e300, 5e-324]
+NUMBERS = [0, 1, 2, 9, 10, -3, 2**53, 2**53 + 1, 2**63, -(2**63), 12345678901234567890, 12345678901234567891, 0.5, 1.5, -2.25, 1.0, 10.0, 1e300, 5e-324]
 KEYS = ["s", "n", "m", "b", "z", "o", "l", "k.d", "ü", "7"]
 PATHS = ["s", "n", "m", "b", "z", "o", "l", "k\\.d", "ü", "7", "o.a", "o.k\\.x", "l.0", "l.1", "l.0.a", "nope", "o.nope"]
 OPERATORS = ["$eq", "$gt", "$gte", "$in", "$contains", "$lt", "$lte"]
@@ -79,7 +79,7 @@ class Generator:
     def leaf(self, fields):
         op = self.one(OPERATORS)
         if op == "$contains":
-            spec = {"input": self.operand(fields), "substr": {"$literal": self.one(["", "a", "A", "1", "Ü", "Ü", "ß", "B", '"', "b", "日"])}}
+            spec = {"input": self.operand(fields + ["creator"] * 4 if "creator" in fields else fields), "substr": {"$literal": self.one(["", "a", "A", "1", "Ü", "Ü", "ß", "B", '"', "b", "日"])}}
             if self.chance(0.5):
                 spec["case_insensitive"] = self.chance(0.8)
             return {op: spec}
@@ -167,6 +167,7 @@ class Generator:
     # Calls
 
     def call_writes(self):
+        refused = self.refused = []
         parents = {t: [None] for t in self.traces}
         for n in range(12):
             id, trace = f"call-{n}-{self.random.randrange(1000)}", self.one(self.traces)
@@ -182,8 +183,9 @@ class Generator:
             for key, pool in [("thread_id", ["th1", "th2"]), ("turn_id", ["tu1"]), ("wb_run_id", ["run1", "run2"]), ("wb_run_step", [0, 1, 5]), ("display_name", ["", "shown", "ü"])]:
                 if self.chance(0.3):
                     start[key] = self.one(pool)
-            if self.chance(0.03):
+            if self.chance(0.06):
                 del start[self.one(["op_name", "started_at", "inputs", "attributes"])]
+                refused.append(id)
             yield "/call/start", {"start": start}
             if self.chance(0.8):
                 output = self.one([self.value(), self.document(), self.document(), None])
@@ -236,7 +238,7 @@ class Generator:
         return "/calls/stream_query", self.page(body, sorts)
 
     def call_deletions(self):
-        ids = self.random.sample(self.call_ids, 2) + (["nobody"] if self.chance(0.3) else [])
+        ids = self.random.sample(self.call_ids, 2) + self.refused[:1] + (["nobody"] if self.chance(0.3) else [])
         yield "/calls/delete", {"project_id": self.project, "call_ids": ids if self.chance(0.9) else []}
         yield "/calls/stream_query", {"project_id": self.project}
         yield "/call/read", {"project_id": self.project, "id": ids[0]}
@@ -264,8 +266,8 @@ class Generator:
 
     def objects(self):
         digests, names = {}, ["thing", "other", "op"]
-        values = [self.object_value() for _ in range(5)]
-        for _ in range(8):
+        values = [self.object_value() for _ in range(4)]
+        for _ in range(12):
             name = self.one(names) if self.chance(0.95) else self.one(["bad/name", "", "x" * 129, "ünde"])
             answer = yield "/obj/create", {"obj": {"project_id": self.project, "object_id": name, "val": self.one(values)}}
             if answer[0] == 200:
@@ -283,7 +285,7 @@ class Generator:
                 yield "/refs/read_batch", {"refs": [self.one(refs) for _ in range(self.one([1, 1, 2]))] if refs else []}
             if phase == 0:
                 name = self.one(names)
-                chosen = self.random.sample(digests.get(name, []), min(1, len(digests.get(name, []))))
+                chosen = [self.one([digests[name][-1], self.one(digests[name])])] if name in digests else ["nope"]
                 yield "/obj/delete", {"project_id": self.project, "object_id": name, **({"digests": chosen} if self.chance(0.7) else {})}
 
     def row(self):
@@ -309,7 +311,7 @@ class Generator:
             body = {"project_id": self.project, "digest": self.one(digests + ["nope"] * (self.chance(0.2)))}
             if self.chance(0.3):
                 body["filter"] = {"row_digests": [self.one(known) for _ in range(self.random.randrange(3))]}
-            yield "/table/query", self.page(body, ["s", "n", "m", "o.a", "nope"])
+            yield "/table/query", self.page(body, ["s", "n", "m", "o", "o.a", "nope"])
             yield "/table/query_stats", {"project_id": self.project, "digest": body["digest"]}
 
     def files(self):

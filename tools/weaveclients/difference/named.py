@@ -6,6 +6,8 @@ they do not recognise fails the run. Those about conditions and orders also dema
 weir's answer is what documented.py says.
 """
 
+import json
+
 import documented
 from documented import MISSING, kind
 
@@ -84,9 +86,11 @@ def _(d):
     return d.path in ("/table/update", "/table/query_stats") and d.a[0] == 500 and known and (d.b[0] == 404 and d.body.get("base_digest", d.body.get("digest")) == "nope" or d.b[0] == 400 and negative)
 
 
-@named("unknown fields", "status", "The reference fails with 500 if a query names a field that calls do not have; weir answers 400, as the reference does for feedback.")
+@named("unknown fields", "status", "The reference fails with 500 if a query names a field that calls do not have, unless SQLite does not come to it; weir answers 400, as the reference does for feedback.")
 def _(d):
-    return d.path.startswith("/calls/") and d.a[0] == 500 and "OperationalError" in reason(d.a) and d.b == (400, {"reason": "Unknown field: unknown"})
+    query = json.dumps(d.body.get("query"))
+    failed = d.a[0] == 500 and "OperationalError" in reason(d.a) or d.a[0] == 200 and (d.a[1] == [] or '"unknown"}, []]' in query or '"unknown"}, "to"' in query and "}, []]" in query)
+    return d.path.startswith("/calls/") and failed and d.b == (400, {"reason": "Unknown field: unknown"})
 
 
 @named("quotes in filters", "status", "The reference writes the values of a filter into its statement, so one with an apostrophe ends it. weir looks them up.")
@@ -162,16 +166,50 @@ def _(d):
     return d.path == "/calls/delete" and d.at == ("num_deleted",) and d.y < d.x
 
 
+def republished(d):
+    """Whether a version was published twice and a version of an object deleted."""
+    created = [(b["obj"]["object_id"], repr(b["obj"]["val"])) for p, b in d.context.history if p == "/obj/create"]
+    return any(p == "/obj/delete" for p, _ in d.context.history) and any(created.count(c) > 1 for c in created)
+
+
 @named("latest after a deletion", "member", "If the latest version is deleted, the version that was published last before it becomes the latest in weir, also if it was published again (W-205); the reference looks at when versions were made.")
 def _(d):
-    deleted = any(p == "/obj/delete" for p, _ in d.context.history)
-    created = [(b["obj"]["object_id"], repr(b["obj"]["val"])) for p, b in d.context.history if p == "/obj/create"]
-    return d.path in ("/objs/query", "/obj/read") and d.at[-1] == "is_latest" and deleted and any(created.count(c) > 1 for c in created)
+    asked = d.path in ("/objs/query", "/obj/read") and d.at[-1] == "is_latest" or d.path == "/obj/read" and d.body["digest"] == "latest"
+    return asked and republished(d)
+
+
+@named("latest after a deletion", "set", "If the latest version is deleted, the version that was published last before it becomes the latest in weir, also if it was published again (W-205); the reference looks at when versions were made.")
+def _(d):
+    return d.path == "/objs/query" and bool(d.body["filter"].get("latest_only")) and republished(d)
+
+
+BELOW = "weir deletes what lies below the calls that a request names, also if such a call itself is not there (W-130); the reference then leaves what lies below it."
+
+
+def below_nothing(d, deletions):
+    """The calls below those that deletions name and whose starts were refused."""
+    starts = [b["start"] for p, b in d.context.history if p == "/call/start"]
+    whole = {s["id"] for s in starts if {"op_name", "started_at", "inputs", "attributes"} <= s.keys()}
+    found = {i for b in deletions for i in b["call_ids"]} - whole - {"nobody"}
+    for _ in starts:
+        found |= {s["id"] for s in starts if s.get("parent_id") in found}
+    return found & whole
+
+
+@named("below calls that are not there", "member", BELOW)
+def _(d):
+    return d.path == "/calls/delete" and d.at == ("num_deleted",) and d.y > d.x and bool(below_nothing(d, [d.body]))
+
+
+@named("below calls that are not there", "everything", BELOW)
+def _(d):
+    deletions = [b for p, b in d.context.history if p == "/calls/delete"]
+    return d.path == "/calls/stream_query" and d.keys[1] < d.keys[0] and {k for k, in d.keys[0] - d.keys[1]} <= below_nothing(d, deletions)
 
 
 @named("replacements that fail", "everything", "The reference removes the old record before it looks whether the emoji of the new one is one, and then has neither. weir replaces in one step (F-26, F-27).")
 def _(d):
-    path, body = d.context.history[-1]
+    path, body = d.context.history[-1] if d.context.history else ("", {})
     return path == "/feedback/replace" and body.get("feedback_type") == "wandb.reaction.1" and d.keys[0] <= d.keys[1] and d.keys[1] - d.keys[0] == {(body["feedback_id"],)}
 
 
@@ -204,7 +242,7 @@ def _(d, leaf):
 
 @condition("empty names of calls", "An empty display_name is a text in SQLite. In weir a call without a name has null there, as Weave's answers have.")
 def _(d, leaf):
-    return leaf.field == "display_name" and leaf.value is None and d.x is not None
+    return (leaf.field == "display_name" and leaf.value is None or leaf.other_field == "display_name" and leaf.other is None) and d.x is not None
 
 
 @condition("empty exceptions", "To a condition of the reference a call with an empty exception has the status error. In weir it has that of Weave's own answers, in which an empty exception is none (W-122).")
@@ -220,6 +258,16 @@ def _(d, leaf):
 @condition("not of what cannot be compared", "SQL has a third truth for null, what is not there and conversions that fail, and $not of it matches nothing. In weir such a comparison is false and its $not true.")
 def _(d, leaf):
     return d.x is None and d.y is False
+
+
+@condition("lists of several types", "Beside an $in with constants of several types the reference compares texts. weir compares with each constant as $eq does.")
+def _(d, leaf):
+    return d.path.startswith("/calls/") and leaf.op == "$in" and len({type(c) for c in leaf.literals}) > 1
+
+
+@condition("references", "Weave keeps references with an inner name of their project, so parts of them and texts around them compare differently. weir keeps them as they were sent.")
+def _(d, leaf):
+    return isinstance(leaf.value, str) and leaf.value.startswith("weave:///") and leaf.op not in ("$eq", "$in")
 
 
 @condition("large integers", "SQLite reads integers at paths as 64 bits or floats; weir compares integers exactly, whatever their size (rule 2).")
@@ -253,7 +301,7 @@ def _(d, leaf):
     return v == "text" and "number" in constants or v in ("number", "boolean") and "text" in constants and leaf.op != "$contains"
 
 
-@condition("booleans", "In SQLite true is the number 1. In weir a boolean compares with booleans, and beside a constant text as \"true\" or \"false\".")
+@condition("booleans", "In SQLite true is the number 1 in every comparison and search. In weir a boolean is \"true\" or \"false\" beside a text and nothing beside a number, and only a constant that is a boolean reads 1, 0 and these texts as booleans (rule 1).")
 def _(d, leaf):
     v, constants = simple(leaf)
     return v == "boolean" and "number" in constants or v in ("number", "text") and "boolean" in constants or v == "boolean" and leaf.op == "$contains"
@@ -312,9 +360,14 @@ def _(d, field, p, q, equal):
     return field in ("started_at", "ended_at") and kind(p) == kind(q) == "text" and not equal
 
 
-@order("order of equal rows", "Rows that are equal in all that was asked for have no order in SQL. weir orders them by id.")
+@order("order of equal rows", "Rows that are equal in all that was asked for have no order in SQL, and another one with a limit than without. weir orders them by id, and rows of tables by their place.")
 def _(d, field, p, q, equal):
     return field == "id" and d.path == "/feedback/query"
+
+
+@named("order of equal rows", "slice", "Rows that are equal in all that was asked for have no order in SQL, and another one with a limit than without. weir orders them by id, and rows of tables by their place.")
+def _(d):
+    return d.side == 0 and bool(d.body.get("sort_by")) and "limit" in d.body
 
 
 @order("order of empty exceptions", "In the order of the reference a call with an empty exception has the status error. In weir it has that of Weave's own answers, in which an empty exception is none (W-122).")
@@ -330,6 +383,11 @@ def _(d, field, p, q, equal):
 @order("order of objects in tables", "SQLite compares objects and arrays in rows as texts. In weir they come after all texts and have no order of their own (W-212).")
 def _(d, field, p, q, equal):
     return d.path == "/table/query" and "composite" in (kind(p), kind(q))
+
+
+@order("large integers", "SQLite reads integers at paths as 64 bits or floats; weir compares integers exactly, whatever their size (rule 2).")
+def _(d, field, p, q, equal):
+    return kind(p) == kind(q) == "number" and isinstance(p, int) and isinstance(q, int) and min(abs(p), abs(q)) >= 2**53
 
 
 @order("order of kinds", "SQLite puts null and what is not there first, then numbers, texts and the text of objects. weir puts numbers first, then text, then other values, and what is not there last, in both directions, as Weave's large server does.")
