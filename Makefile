@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes clients-weave clients-art chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers weave-routes weave-difference clients-weave clients-art chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ weave-routes: build ## the functions that the newest weave and openpipe-art call
 
 clients-weave: build ## versions of W&B Weave's client against a running weir (needs Python; CLIENTS='--version 0.54.0')
 	$(PYTHON) tools/weaveclients/run.py --only weave $(CLIENTS)
+
+weave-difference: build ## generated requests to weir and to the server in Weave's last package that had one: each difference has a name (needs Python; DIFFERENCE='--seed 2')
+	$(PYTHON) tools/weaveclients/differential.py $(DIFFERENCE)
 
 clients-art: build ## versions of OpenPipe ART's client against a running weir (needs Python; CLIENTS='--version 0.5.18')
 	$(PYTHON) tools/weaveclients/run.py --only openpipe-art $(CLIENTS)

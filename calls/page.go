@@ -252,13 +252,17 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(*Record) err
 	return w.meter.Err()
 }
 
-// compare orders two calls as the order that was asked for does, and equal ones by id,
-// backwards (docs/interface/weave.md, W-184).
+// compare orders two calls as the order that was asked for does, and equal ones by id: in the
+// direction of started_at if that is the last field, otherwise backwards
+// (docs/interface/weave.md, W-184).
 func (q *Query) compare(a, b *sortRow) int {
 	for i := range q.sort {
 		if c := query.Order(&a.keys[i], &b.keys[i], q.sort[i].descending); c != 0 {
 			return c
 		}
+	}
+	if last := q.sort[len(q.sort)-1]; last.Column == fieldStarted && !last.descending {
+		return strings.Compare(a.id, b.id)
 	}
 	return -strings.Compare(a.id, b.id)
 }

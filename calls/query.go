@@ -104,7 +104,9 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 		q.offset, _ = p.Integer(m, "offset", loc)
 		q.Feedback, q.Usernames, q.Size = p.flag(m, "include_feedback", loc), p.flag(m, "include_usernames", loc), p.flag(m, "include_storage_size", loc)
 		p.sort(q, m, loc)
-		q.columns = p.Texts(m, "columns", false, maxColumns, loc)
+		if q.columns = p.Texts(m, "columns", false, maxColumns, loc); len(q.columns) == 0 {
+			q.columns = nil // as Weave's servers have it
+		}
 	}
 	// Other members, such as include_costs, ask for what there is not.
 	if !q.byTime() && q.limit < anyNumber && q.offset+q.limit > maxSorted {

@@ -321,6 +321,29 @@ func TestMixedOrder(t *testing.T) {
 	}
 }
 
+// TestOrderOfEqualCalls: calls that are equal in all fields of an order are ordered by id, forwards
+// only if the last field is started_at, ascending (docs/interface/weave.md, W-184).
+func TestOrderOfEqualCalls(t *testing.T) {
+	s, db := open(t, t.TempDir())
+	defer db.Close()
+	for _, id := range []string{"b", "c", "a"} {
+		write(t, s, FormComplete, completeCall("p/q", id, ""))
+	}
+	for sort, want := range map[string]string{
+		`{"field":"started_at","direction":"asc"}`:                                           "a b c",
+		`{"field":"started_at","direction":"desc"}`:                                          "c b a",
+		`{"field":"trace_id","direction":"asc"}`:                                             "c b a",
+		`{"field":"project_id","direction":"desc"},{"field":"started_at","direction":"asc"}`: "a b c",
+		`{"field":"project_id","direction":"asc"},{"field":"started_at","direction":"desc"}`: "c b a",
+		`{"field":"started_at","direction":"asc"},{"field":"project_id","direction":"desc"}`: "c b a",
+		`{"field":"started_at","direction":"asc"},{"field":"started_at","direction":"asc"}`:  "a b c",
+	} {
+		if got, _ := ask(t, s, `{"project_id":"p/q","sort_by":[`+sort+`]}`); strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", sort, got, want)
+		}
+	}
+}
+
 // TestAnswerColumns: an answer has the columns that were asked for and those that clients
 // always read, and what was asked for beside them (docs/interface/weave.md, W-183).
 func TestAnswerColumns(t *testing.T) {
@@ -350,8 +373,10 @@ func TestAnswerColumns(t *testing.T) {
 		}
 		return strings.Join(list, " ")
 	}
-	if got := names(one("")); got != strings.Join(answerColumns, " ") {
-		t.Error(got)
+	for _, rest := range []string{"", `,"columns":[]`, `,"columns":null`} {
+		if got := names(one(rest)); got != strings.Join(answerColumns, " ") {
+			t.Errorf("%s: %s", rest, got)
+		}
 	}
 	if got := names(one(`,"columns":["output.v"]`)); got != "id project_id op_name trace_id started_at attributes inputs output" {
 		t.Error(got)

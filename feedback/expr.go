@@ -46,12 +46,27 @@ func (p *parser) dialect() Dialect {
 	return WeirNames
 }
 
+// key reads the key of a map, which is all that follows the first dot: keys may have dots.
+func (p *parser) key(s string) []string {
+	if len(s) > query.MaxPathBytes {
+		p.Refuse("A path has more than 1024 bytes")
+		return []string{""}
+	}
+	return []string{s}
+}
+
 // field reads the name of a field.
 func (p *parser) field(name string) (f query.Field) {
 	f.Name = name
 	if path, ok := strings.CutPrefix(name, "payload."); ok && path != "" {
 		f.Column, f.Path = colPayload, p.Path(path)
 		return f
+	}
+	if column, key, ok := strings.Cut(name, "."); ok && key != "" {
+		if i := mapColumn(column); i >= 0 {
+			p.weave, f.Column, f.Path = true, i, p.key(key)
+			return f
+		}
 	}
 	p.weir = p.weir || name == WeirNames.traceRefName() || name == WeirNames.userName()
 	if i := slices.Index(WeaveNames.columns(), name); i >= 0 && !slices.Contains(WeirNames.columns(), name) {

@@ -22,7 +22,7 @@ func TestExpressions(t *testing.T) {
 		{`{"$eq":[` + field + `,` + lit(`"2"`) + `]}`, "d"}, // rule 1: text
 		{`{"$eq":[` + field + `,` + lit(`"1"`) + `]}`, "a"}, // rule 1: the text of a number
 		{`{"$eq":[` + field + `,` + lit(`"true"`) + `]}`, "g"},
-		{`{"$eq":[` + field + `,` + lit("true") + `]}`, "g"},
+		{`{"$eq":[` + field + `,` + lit("true") + `]}`, "ag"}, // rule 1: a number as a boolean
 		{`{"$eq":[` + field + `,` + lit("false") + `]}`, "h"},
 		{`{"$eq":[` + field + `,` + lit("9007199254740993") + `]}`, "l"}, // rule 2: integers exactly
 		{`{"$gt":[` + field + `,` + lit("9007199254740992") + `]}`, "l"},
@@ -38,12 +38,18 @@ func TestExpressions(t *testing.T) {
 		{`{"$lt":[` + field + `,` + lit("null") + `]}`, ""},
 		{`{"$in":[` + field + `,[` + lit("1") + `,` + lit(`"text"`) + `,` + lit("null") + `]]}`, "aeip"},
 		{`{"$in":[` + field + `,[]]}`, ""},
+		{`{"$in":[` + field + `,[` + lit("true") + `,` + lit("9") + `]]}`, "ag"},
+		{`{"$in":[` + lit("1") + `,[` + lit("true") + `]]}`, ""}, // constants are what they are
+		{`{"$gt":[` + field + `,` + lit("false") + `]}`, "ag"},
+		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"string"}},` + lit("false") + `]}`, "h"}, // rule 1: a text as a boolean
+		{`{"$in":[{"$convert":{"input":` + field + `,"to":"string"}},[` + lit("false") + `]]}`, "h"},
 		{`{"$and":[{"$gt":[` + field + `,` + lit("0") + `]},{"$lt":[` + field + `,` + lit("3") + `]}]}`, "abdn"},
 		{`{"$or":[{"$eq":[` + field + `,` + lit("1") + `]},{"$eq":[` + field + `,` + lit("2.5") + `]}]}`, "ab"},
 		{`{"$or":[{"$eq":[` + field + `,` + lit("1") + `]}]}`, "a"},
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"exists"}},` + lit("true") + `]}`, "abcdefghijklmno"}, // rule 5: null is there
 		{`{"$convert":{"input":` + field + `,"to":"exists"}}`, "abcdefghijklmno"},
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"int"}},` + lit("2") + `]}`, "bd"},
+		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"int"}},` + lit(`"9007199254740993"`) + `]}`, "l"}, // the text of an integer has all its digits
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"double"}},` + lit("1") + `]}`, "ag"},
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"string"}},` + lit(`"2.5"`) + `]}`, "b"},
 		{`{"$eq":[{"$convert":{"input":` + field + `,"to":"bool"}},` + lit("true") + `]}`, "abcglmn"},
@@ -62,6 +68,10 @@ func TestExpressions(t *testing.T) {
 		{`{"$contains":{"input":{"$getField":"scorer_tags"},"substr":` + lit(`"slow"`) + `}}`, "c"},
 		{`{"$contains":{"input":{"$getField":"scorer_tags"},"substr":` + lit(`"low"`) + `}}`, ""},
 		{`{"$contains":{"input":{"$getField":"scorer_tags"},"substr":` + lit(`"RUDE"`) + `,"case_insensitive":true}}`, "c"},
+		{`{"$gt":[{"$getField":"scorer_ratings.tone"},` + lit("0.4") + `]}`, "c"},
+		{`{"$eq":[{"$getField":"scorer_ratings.v1.2"},` + lit("1") + `]}`, "c"}, // a key, not a path
+		{`{"$contains":{"input":{"$getField":"scorer_tag_reasons.slow"},"substr":` + lit(`"long"`) + `}}`, "c"},
+		{`{"$gt":[{"$getField":"scorer_ratings.nope"},` + lit("0") + `]}`, ""},
 		{`{"$eq":[{"$getField":"payload.deep.list.0"},` + lit("1") + `]}`, "a"},
 		{`{"$eq":[{"$getField":"payload.deep.list.1.x\\.y"},` + lit("7") + `]}`, "h"},
 		{`{"$eq":[{"$getField":"payload.deep.list.x"},` + lit("null") + `]}`, everything},

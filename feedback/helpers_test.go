@@ -91,6 +91,7 @@ func sample(t testing.TB) *Store {
 		}
 		if i == 2 {
 			fields["weave_ref"], fields["trace_ref"], fields["scorer_tags"] = "weave:///acme/support/call/1", nil, []string{"slow", "Rude"}
+			fields["scorer_ratings"], fields["scorer_tag_reasons"] = map[string]any{"tone": 0.5, "v1.2": 1}, map[string]any{"slow": "took long"}
 		}
 		add(t, s, fields)
 	}

@@ -293,7 +293,11 @@ func (r *Record) Value(f *query.Field, m *pace.Meter) query.Value {
 		return query.Value{Kind: query.Num, Num: n, Text: timeText(r.CreatedAt)}
 	}
 	if f.Column >= firstWeave {
-		return query.ValueOf(r.weaveColumn(weaveColumns[f.Column-firstWeave].name))
+		column := r.weaveColumn(weaveColumns[f.Column-firstWeave].name)
+		if f.Path != nil {
+			return query.At(column, f.Path, m)
+		}
+		return query.ValueOf(column)
 	}
 	if s := r.text(f.Column); s != nil {
 		return query.Value{Kind: query.Text, Text: *s}

@@ -37,6 +37,15 @@ var weaveColumns = []weaveColumn{
 	{name: "scorer_trace_id", empty: `""`},
 }
 
+// mapColumn is the index, in Dialect.columns, of a column that is a map; -1 for other names.
+func mapColumn(name string) int {
+	i := slices.IndexFunc(weaveColumns, func(c weaveColumn) bool { return c.name == name && c.empty == "{}" })
+	if i < 0 {
+		return -1
+	}
+	return firstWeave + i
+}
+
 // weaveColumns takes the columns that only Weave has out of a request, checks
 // their types, and returns those that differ from their defaults as a JSON object,
 // in the order of answers, and then the members that only a later version knows; nil if

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,8 +148,7 @@ type Query struct {
 	metadataOnly bool
 	limit        int // below 0: none
 	offset       int
-	byName       bool // sorted by object id, otherwise by the time of creation
-	descending   bool
+	sort         []form.Sort // by object_id and created_at; empty: by the time of creation
 
 	kind       string // "": any; "op", or "object"
 	ids        []string
@@ -180,9 +180,7 @@ func DecodeQuery(ctx context.Context, body []byte) (*Query, error) {
 			d.Refuse(501, "weir has no tags, and no alias but latest")
 		}
 	}
-	if list := d.SortBy(m, loc); len(list) > 0 && (list[0].Field == "object_id" || list[0].Field == "created_at") {
-		q.byName, q.descending = list[0].Field == "object_id", list[0].Descending
-	}
+	q.sort = slices.DeleteFunc(d.SortBy(m, loc), func(s form.Sort) bool { return s.Field != "object_id" && s.Field != "created_at" })
 	return q, d.End()
 }
 
@@ -276,12 +274,21 @@ func (q *Query) candidates(r *store.Reader, m *pace.Meter) (list []*version, err
 func (q *Query) page(list []*version, last map[string]*version) []*version {
 	list = slices.DeleteFunc(list, func(v *version) bool { return !q.match(v, last[v.Object]) })
 	sortVersions(list)
-	if q.byName {
-		slices.SortStableFunc(list, func(a, b *version) int { return strings.Compare(a.Object, b.Object) })
-	}
-	if q.descending {
-		slices.Reverse(list)
-	}
+	slices.SortStableFunc(list, func(a, b *version) int {
+		for _, s := range q.sort {
+			c := cmp.Compare(a.Created, b.Created)
+			if s.Field == "object_id" {
+				c = strings.Compare(a.Object, b.Object)
+			}
+			if c != 0 && s.Descending {
+				return -c
+			}
+			if c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
 	return cut(list, q.offset, q.limit)
 }
 

@@ -413,13 +413,17 @@ func (q *TableQuery) readKeys(r *store.Reader, m *pace.Meter, list []tableRow) e
 	return nil
 }
 
-// compareKeys orders values: what is not there, numbers, text, other values, as SQLite does.
+// compareKeys orders values: what is not there, numbers and booleans, text, other values, as
+// SQLite does. false is 0 and true is 1; what is not there is null, too.
 func compareKeys(a, b *query.Value) int {
+	if a.Kind == query.Bool || b.Kind == query.Bool {
+		return compareKeys(new(numeric(a)), new(numeric(b)))
+	}
 	rank := func(v *query.Value) int {
 		switch v.Kind {
 		case query.Missing, query.Null:
 			return 0
-		case query.Num, query.Bool:
+		case query.Num:
 			return 1
 		case query.Text:
 			return 2
@@ -431,6 +435,14 @@ func compareKeys(a, b *query.Value) int {
 	}
 	c, _ := query.CompareValues(*a, *b)
 	return c
+}
+
+// numeric is a value, with a boolean as the number that it sorts as.
+func numeric(v *query.Value) query.Value {
+	if v.Kind == query.Bool {
+		return query.Convert(*v, "int")
+	}
+	return *v
 }
 
 // TableStats asks how many rows tables have.

@@ -196,8 +196,26 @@ func coerce(v Value, n *Expr, other Value, o *Expr) Value {
 		}
 	case other.Kind == Text && (v.Kind == Num || v.Kind == Bool):
 		return Value{Kind: Text, Text: v.Scalar()}
+	case other.Kind == Bool:
+		if b, ok := v.truth(); ok {
+			return Value{Kind: Bool, Bool: b}
+		}
 	}
 	return v
+}
+
+// truth is the boolean that a value beside a boolean is read as: true and false as texts, and
+// the numbers 1 and 0. Other values are none.
+func (v *Value) truth() (b, ok bool) {
+	switch {
+	case v.Kind == Bool:
+		return v.Bool, true
+	case v.Kind == Text && (v.Text == "true" || v.Text == "false"):
+		return v.Text == "true", true
+	case v.Kind == Num && (v.Num.Float == 0 || v.Num.Float == 1):
+		return v.Num.Float == 1, true
+	}
+	return false, false
 }
 
 // Scalar is the text of a scalar.
@@ -300,7 +318,11 @@ func Convert(v Value, to string) Value {
 			i, _ := new(big.Float).SetFloat64(n.Float).Int(nil) // towards zero
 			n = Number{Float: math.Trunc(n.Float), Int: i}
 		}
-		return Value{Kind: Num, Num: n, Text: strconv.FormatFloat(n.Float, 'g', -1, 64)}
+		text := strconv.FormatFloat(n.Float, 'g', -1, 64)
+		if n.Integer() {
+			text = n.big().String()
+		}
+		return Value{Kind: Num, Num: n, Text: text}
 	}
 	return Value{}
 }

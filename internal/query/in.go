@@ -66,9 +66,12 @@ func (s *set) has(v *Value, literal bool) bool {
 	if s.null && v.Kind <= Null {
 		return true
 	}
+	if b, ok := v.truth(); ok && (!literal || v.Kind == Bool) && s.bools[b2i(b)] {
+		return true
+	}
 	switch v.Kind {
 	case Bool:
-		return s.bools[b2i(v.Bool)] || !literal && s.hasText(v.Scalar())
+		return !literal && s.hasText(v.Scalar())
 	case Num:
 		return s.hasNumber(&v.Num) || !literal && s.hasText(v.Text)
 	case Text:
