@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"bytes"
 	"maps"
 	"math"
 	"slices"
@@ -171,7 +172,8 @@ func (p *plan) between(n *query.Expr) bool {
 	return true
 }
 
-// prefixes are what the keys of a set's values begin with. It returns false if there are too
+// prefixes are what the keys of a set's values begin with, each once: several texts of begins
+// may lead to one value. It returns false if there are too
 // many values that begin as the set says.
 func (x *set) prefixes(r *store.Reader, project string) (out [][]byte, ok bool) {
 	for _, v := range x.values {
@@ -187,7 +189,7 @@ func (x *set) prefixes(r *store.Reader, project string) (out [][]byte, ok bool) 
 				break
 			}
 			prefix := IndexPrefix(x.tag, project, value)
-			if !slices.Contains(x.values, value) {
+			if !slices.ContainsFunc(out, func(b []byte) bool { return bytes.Equal(b, prefix) }) {
 				if out = append(out, prefix); len(out) > maxMerged {
 					c.Close()
 					return nil, false

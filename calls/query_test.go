@@ -321,6 +321,22 @@ func TestMixedOrder(t *testing.T) {
 	}
 }
 
+// TestOverlappingOps: a call that several names of a filter stand for is found, and counted, once
+// (docs/interface/weave.md, W-181).
+func TestOverlappingOps(t *testing.T) {
+	s, db := open(t, t.TempDir())
+	defer db.Close()
+	for id, op := range map[string]string{"a": "run:1", "b": "run:2", "c": "run:2:x", "d": "walk:1"} {
+		write(t, s, FormComplete, completeCall("p/q", id, `,"op_name":"`+op+`"`))
+	}
+	for _, names := range []string{`"run:*"`, `"run:*","run:*"`, `"run:*","run:1"`, `"run:*","run:2:*","run:2"`, `"run:2:*","run:*"`} {
+		got, n := ask(t, s, `{"project_id":"p/q","filter":{"op_names":[`+names+`]}}`)
+		if strings.Join(got, " ") != "a b c" || n != 3 {
+			t.Errorf("%s: %v, %d", names, got, n)
+		}
+	}
+}
+
 // TestOrderOfEqualCalls: calls that are equal in all fields of an order are ordered by id, forwards
 // only if the last field is started_at, ascending (docs/interface/weave.md, W-184).
 func TestOrderOfEqualCalls(t *testing.T) {

@@ -197,7 +197,7 @@ class Comparison:
         if counted:
             return self.count(path, body, a, b)
         ra, rb = self.rows(path, a), self.rows(path, b)
-        found = []
+        found = [self.difference("twice", side=s) for s, rows, x in ((0, ra, a), (1, rb, b)) if len(rows) != len(x if isinstance(x, list) else x[ROWS[path]])]
         if list(ra) != list(rb):
             found += self.sets(path, body)
             found += self.order(path, body, list(ra), list(rb))
@@ -213,6 +213,12 @@ class Comparison:
             return found
         path = "/calls/stream_query" if path == "/calls/query_stats" else path
         sets = self.sets(path, {k: v for k, v in body.items() if k != "fields"})
+        # Each count has to be that of the server's own records.
+        for side, answer, rows in zip((0, 1), (a, b), self.whole(path, body)):
+            most = body.get("limit") or len(rows)
+            counts = [r["count(*)"] for r in answer["result"]] if "result" in answer else [answer["count"]]
+            if any(n != (len(rows) if "result" in answer else min(len(rows), most)) for n in counts):
+                found.append(self.difference("count", side=side))
         return found + (sets or [self.difference("slice", side=None)])
 
     def whole(self, path, body):
@@ -273,7 +279,7 @@ class Comparison:
             fields=bool(other), other_field=other, other_to=other_to, other=beside,
         )
 
-    def keys(self, path, body, p, q):
+    def keys(self, path, body, everything, p, q):
         """What decides the order of two rows: field, direction and both values, down to what is always different."""
         sorts = [(s["field"], s["direction"]) for s in body.get("sort_by") or []]
         if path == "/calls/stream_query":
@@ -282,7 +288,9 @@ class Comparison:
         elif path == "/feedback/query":
             made = any(r["id"].startswith("<new") for r in (p, q))  # each server has its own id here
             sorts += [] if made else [("id", "asc")]
-            return [(f, d, value_at(p, f), value_at(q, f)) for f, d in sorts] + [("id", "asc", 0, 1)] * made
+            at = [next(n for n, r in enumerate(everything.values()) if r["id"] == x["id"]) for x in (p, q)]
+            values = [(f, d, *at) if f == "created_at" else (f, d, value_at(p, f), value_at(q, f)) for f, d in sorts]
+            return values + [("id", "asc", 0, 1)] * made
         elif path == "/table/query":
             sorts = [("val." + f, d) for f, d in sorts] + [("original_index", "asc")]
         return [(f, d, value_at(p, f), value_at(q, f)) for f, d in sorts]
@@ -299,7 +307,7 @@ class Comparison:
         found = []
         for p, q in zip(common, common[1:]):
             if place[p] > place[q]:
-                found.append(self.difference("order", keys=self.keys(path, body, everything[p], everything[q]), rows=(everything[p], everything[q]), reason=""))
+                found.append(self.difference("order", keys=self.keys(path, body, everything, everything[p], everything[q]), rows=(everything[p], everything[q]), reason=""))
         for side, keys, full in ((0, ka, list(oa)), (1, kb, list(ob))):
             if keys != sliced(full, body, path):
                 found.append(self.difference("slice", side=side))

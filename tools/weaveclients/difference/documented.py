@@ -50,7 +50,10 @@ def convert(v, to):
             return {"true": True, "false": False}.get(v, MISSING)
         return bool(v)
     n = number(v) if k == "text" else int(v) if k == "boolean" else v
-    return MISSING if n is None else int(n) if to == "int" else n
+    if n is None:
+        return MISSING
+    # The text of a converted 10.0 is 10.
+    return int(n) if to == "int" or isinstance(n, float) and n.is_integer() and abs(n) < 2**53 else n
 
 
 def read_as(v, constant):
