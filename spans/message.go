@@ -235,27 +235,25 @@ func appendScalar(dst []byte, number int, v field, depth int) (_ []byte, ok bool
 }
 
 func appendList(dst []byte, m message, depth int) (_ []byte, ok bool) {
-	good, n := true, 0
-	dst = append(dst, '[')
-	wellFormed := m.each(listNames, func(_ int, v field) {
-		inner, ok := v.message()
-		if !ok || !good {
-			good = false
-			return
-		}
-		if n++; n > 1 {
-			dst = append(dst, ',')
-		}
-		dst, good = appendValue(dst, inner, depth+1)
-	})
-	return append(dst, ']'), good && wellFormed
+	return appendItems(dst, m, "[]", func(dst []byte, item message) ([]byte, bool) { return appendValue(dst, item, depth+1) })
 }
 
 func appendObject(dst []byte, m message, depth int) (_ []byte, ok bool) {
+	return appendItems(dst, m, "{}", func(dst []byte, item message) ([]byte, bool) {
+		key, value, ok := keyValue(item)
+		if !ok {
+			return dst, false
+		}
+		return appendValue(append(jsontext.AppendString(dst, key), ':'), value, depth+1)
+	})
+}
+
+// appendItems appends the items of a list, each by appendItem, between brackets.
+func appendItems(dst []byte, m message, brackets string, appendItem func(dst []byte, item message) ([]byte, bool)) (_ []byte, ok bool) {
 	good, n := true, 0
-	dst = append(dst, '{')
+	dst = append(dst, brackets[0])
 	wellFormed := m.each(listNames, func(_ int, v field) {
-		inner, ok := v.message()
+		item, ok := v.message()
 		if !ok || !good {
 			good = false
 			return
@@ -263,15 +261,9 @@ func appendObject(dst []byte, m message, depth int) (_ []byte, ok bool) {
 		if n++; n > 1 {
 			dst = append(dst, ',')
 		}
-		key, value, ok := keyValue(inner)
-		if !ok {
-			good = false
-			return
-		}
-		dst = append(jsontext.AppendString(dst, key), ':')
-		dst, good = appendValue(dst, value, depth+1)
+		dst, good = appendItem(dst, item)
 	})
-	return append(dst, '}'), good && wellFormed
+	return append(dst, brackets[1]), good && wellFormed
 }
 
 // keyValue reads a KeyValue.

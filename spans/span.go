@@ -68,28 +68,30 @@ func (r *reader) each(m message, n names, f func(number int, v field)) {
 	r.malformed = !m.each(n, f) || r.malformed
 }
 
+// got notes whether a value could be read.
+func got[T any](r *reader, v T, ok bool) T {
+	r.malformed = r.malformed || !ok
+	return v
+}
+
 func (r *reader) text(v field) string {
 	s, ok := v.text()
-	r.malformed = r.malformed || !ok
-	return s
+	return got(r, s, ok)
 }
 
 func (r *reader) uint(v field) uint64 {
 	x, ok := v.uint()
-	r.malformed = r.malformed || !ok
-	return x
+	return got(r, x, ok)
 }
 
 func (r *reader) id(v field, size int) string {
 	s, ok := v.id(size)
-	r.malformed = r.malformed || !ok
-	return s
+	return got(r, s, ok)
 }
 
 func (r *reader) message(v field) message {
 	m, ok := v.message()
-	r.malformed = r.malformed || !ok
-	return m
+	return got(r, m, ok)
 }
 
 // attribute adds a KeyValue to a list. Attributes without a key are passed over.
