@@ -47,8 +47,7 @@ func (l *lookup) feedback(id string) jsontext.Value {
 	}
 	if l.about == nil || l.id != id {
 		v, err := l.out.Feedback(id)
-		if err != nil {
-			l.err = cmp.Or(l.err, err)
+		if l.err = err; err != nil {
 			return nil
 		}
 		l.id, l.about = id, v
@@ -69,8 +68,7 @@ func (l *lookup) object(v jsontext.Value) jsontext.Value {
 		return found
 	}
 	found, err := l.out.Object(ref)
-	if err != nil {
-		l.err = cmp.Or(l.err, err)
+	if l.err = err; err != nil {
 		return nil
 	}
 	if len(found) > 0 && found.Kind() == jsontext.Null {
@@ -87,39 +85,28 @@ func (l *lookup) object(v jsontext.Value) jsontext.Value {
 	return found
 }
 
-// feedbackField is a field that is a part of the feedback on a call: feedback.[TYPE].payload.path.
-type feedbackField struct {
-	kind string // "*" is any
-	path []string
-}
-
-// parseFeedbackField reads a name without "feedback."; false: it is none.
-func parseFeedbackField(s string) (f feedbackField, ok bool) {
+// feedbackField reads the name of a field of feedback without "feedback.", [TYPE].payload.path, as
+// the path of the field: the type, which may be *, and then the path in a record of feedback.
+func (p *parser) feedbackField(s string) []string {
 	kind, rest, found := strings.Cut(strings.TrimPrefix(s, "["), "].")
-	if !found || !strings.HasPrefix(s, "[") || kind == "" {
-		return f, false
+	path := p.Path(rest)
+	ref := len(path) == 1 && (path[0] == "runnable_ref" || path[0] == "trigger_ref")
+	if !found || !strings.HasPrefix(s, "[") || kind == "" || !ref && path[0] != "payload" {
+		p.Refuse("Not a field of feedback, such as feedback.[wandb.note.1].payload.note: feedback." + clip(s))
 	}
-	f = feedbackField{kind, query.SplitPath(rest)}
-	switch {
-	case f.path[0] == "payload":
-	case len(f.path) == 1 && (f.path[0] == "runnable_ref" || f.path[0] == "trigger_ref"):
-	default:
-		return f, false
-	}
-	return f, true
+	return append([]string{kind}, path...)
 }
 
-// value is the value of the field in the newest feedback of its type that has one.
-func (f *feedbackField) value(l *lookup, id string, m *pace.Meter) query.Value {
-	var newest string
-	out := query.Value{}
+// newest is the value of a field of feedback in the newest record of its type that has one.
+func (l *lookup) newest(id string, field []string, m *pace.Meter) (out query.Value) {
+	latest := ""
 	for _, rec := range l.feedback(id).PacedElements(m.Bytes) {
-		if f.kind != "*" && rec.Member("feedback_type").Text() != f.kind {
+		if field[0] != "*" && rec.Member("feedback_type").Text() != field[0] {
 			continue
 		}
 		at := rec.Member("created_at").Text()
-		if v := query.At(rec, f.path, m); v.Kind > query.Null && at >= newest {
-			newest, out = at, v.Detached()
+		if v := query.At(rec, field[1:], m); v.Kind > query.Null && at >= latest {
+			latest, out = at, v.Detached()
 		}
 	}
 	return out

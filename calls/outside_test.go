@@ -114,9 +114,22 @@ func TestFeedbackFields(t *testing.T) {
 	}
 	bad := errors.New("damaged")
 	out.Feedback = func(string) (jsontext.Value, error) { return nil, bad }
-	q, _ = DecodeQuery(context.Background(), []byte(`{"project_id":"p/q"`+where("$gt", score, "0")+`}`), false)
-	if err := s.Stream(context.Background(), q, &bytes.Buffer{}, out); !errors.Is(err, bad) {
-		t.Errorf("with feedback that cannot be read: %v", err)
+	not := `,"query":{"$expr":{"$not":[{"$gt":[{"$getField":"` + score + `"},{"$literal":0}]}]}}`
+	order := `,"offset":5,"sort_by":[{"field":"` + score + `","direction":"asc"}]`
+	for _, members := range []string{where("$gt", score, "0"), not, not + `,"filter":{"call_ids":["a","b"]}`, order, `,"include_feedback":true`} {
+		q, err := DecodeQuery(context.Background(), []byte(`{"project_id":"p/q"`+members+`}`), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stream(context.Background(), q, &bytes.Buffer{}, out); !errors.Is(err, bad) {
+			t.Errorf("%s, with feedback that cannot be read: %v", members, err)
+		}
+		if !strings.Contains(members, "query") {
+			continue
+		}
+		if answer, err := s.Count(context.Background(), q, out); !errors.Is(err, bad) {
+			t.Errorf("%s, counted with feedback that cannot be read: %s, %v", members, answer, err)
+		}
 	}
 }
 

@@ -17,11 +17,8 @@ import (
 // Stream writes the calls of a query to w, each as a line of JSON. The answer is one
 // snapshot, however long w takes to accept it. Stream ends early with the error of ctx.
 func (s *Store) Stream(ctx context.Context, q *Query, w io.Writer, outside Outside) error {
-	q.look = lookup{out: outside}
-	if len(q.expand) > 0 {
-		if err := memory.Take(ctx, rememberedBytes+2*maxExpanded); err != nil {
-			return err
-		}
+	if err := q.begin(ctx, outside); err != nil {
+		return err
 	}
 	out := &lines{ctx: ctx, w: w, q: q, meter: pace.Of(ctx)}
 	err := s.db.View(func(r *store.Reader) error {
@@ -129,16 +126,12 @@ func (o *lines) append(dst []byte, rec *Record, sizes Sizes, about jsontext.Valu
 			dst = append(dst, "{}"...)
 		case o.expands(name):
 			dst = x.append(dst, rec.AppendColumn(nil, name), []string{name}, o.q.expand)
-			if name == "summary" && about != nil {
-				dst = append(dst[:len(dst)-len("}}")], `,"feedback":`...)
-				dst = append(append(dst, about...), "}}"...)
-			}
-		case name == "summary" && about != nil:
-			dst = rec.AppendSummary(dst)
-			dst = append(dst[:len(dst)-len("}}")], `,"feedback":`...)
-			dst = append(append(dst, about...), "}}"...)
 		default:
 			dst = rec.AppendColumn(dst, name)
+		}
+		if value && name == "summary" && about != nil {
+			dst = append(dst[:len(dst)-len("}}")], `,"feedback":`...)
+			dst = append(append(dst, about...), "}}"...)
 		}
 	}
 	if about != nil && o.q.columns != nil && !o.wanted("summary") {
@@ -195,6 +188,9 @@ func (q *Query) sortRows(ctx context.Context, w *walk) ([]sortRow, error) {
 		for i := range q.sort {
 			x.keys[i] = row{rec, q}.Value(&q.sort[i].Field, w.meter).Detached()
 			bytes += 160 + len(x.keys[i].Text)
+		}
+		if q.look.err != nil {
+			return false, q.look.err
 		}
 		if list = append(list, x); len(list) > maxSorted || bytes > maxSortBytes {
 			return false, &feedback.Refusal{Status: 400, Reason: "Too many calls for this order; narrow the query or sort by started_at"}

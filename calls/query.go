@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"weir/internal/form"
 	"weir/internal/jsontext"
+	"weir/internal/memory"
 	"weir/internal/pace"
 	"weir/internal/query"
 	"weir/store"
@@ -26,10 +28,9 @@ type Query struct {
 	offset  int
 	columns []string // nil: all
 
-	expand     []expansion               // references that are followed
-	collapsed  bool                      // they are followed to filter and to sort only
-	aboutNames map[string]*feedbackField // by the names of fields
-	look       lookup
+	expand    []expansion // references that are followed
+	collapsed bool        // they are followed to filter and to sort only
+	look      lookup      // while the query runs
 }
 
 // order is an element of sort_by.
@@ -81,8 +82,6 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 	if s := p.Text(m, "project_id", true, loc); s != nil {
 		q.Project = *s
 	}
-	p.about = map[string]*feedbackField{}
-	q.aboutNames = p.about
 	q.expand = p.expansions(p.Texts(m, "expand_columns", false, maxExpand, loc))
 	p.filter(q, m, loc)
 	if q.where = p.Expression(m, false); q.where != nil && q.filter.ids == nil {
@@ -116,10 +115,7 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 }
 
 // parser reads the names and expressions of one request.
-type parser struct {
-	query.Parser
-	about map[string]*feedbackField
-}
+type parser struct{ query.Parser }
 
 // field is the field that a name stands for. inputs_dump is another name of inputs, and so
 // with the other columns that are JSON.
@@ -130,12 +126,7 @@ func (p *parser) field(name string) query.Field {
 		return f
 	}
 	if rest, ok := strings.CutPrefix(name, "feedback."); ok {
-		f.Column = fieldFeedback
-		about, ok := parseFeedbackField(rest)
-		if !ok {
-			p.Refuse("Not a field of feedback, such as feedback.[wandb.note.1].payload.note: " + clip(name))
-		}
-		p.about[name] = &about
+		f.Column, f.Path = fieldFeedback, p.feedbackField(rest)
 		return f
 	}
 	first, path, deep := strings.Cut(name, ".")
@@ -262,7 +253,7 @@ func (r row) Value(f *query.Field, m *pace.Meter) query.Value {
 	case fieldDeleted:
 		return query.Value{Kind: query.Null}
 	case fieldFeedback:
-		return r.q.aboutNames[f.Name].value(&r.q.look, r.Text(ID), m)
+		return r.q.look.newest(r.Text(ID), f.Path, m)
 	case fieldStatus:
 		return query.Value{Kind: query.Text, Text: r.Status.String()}
 	case fieldLatency:
@@ -298,15 +289,27 @@ func timeValue(us int64) query.Value {
 	return query.Value{Kind: query.Num, Num: query.Number{Float: float64(us) / 1e6}, Text: string(AppendTime(nil, us))}
 }
 
-// matches decides what the indexes have not.
-func (q *Query) matches(r *Record, m *pace.Meter) bool {
-	return q.filter.match(r, m) && (q.where == nil || q.where.Truth(row{r, q}, m))
+// matches decides what the indexes have not. The error is that of the meter or of a lookup.
+func (q *Query) matches(r *Record, m *pace.Meter) (ok bool, err error) {
+	ok = q.filter.match(r, m) && (q.where == nil || q.where.Truth(row{r, q}, m))
+	return ok, cmp.Or(q.look.err, m.Err())
+}
+
+// begin prepares a query to run.
+func (q *Query) begin(ctx context.Context, out Outside) error {
+	q.look = lookup{out: out}
+	if len(q.expand) == 0 {
+		return nil
+	}
+	return memory.Take(ctx, rememberedBytes+2*maxExpanded)
 }
 
 // Count answers a request for the number of calls.
 func (s *Store) Count(ctx context.Context, q *Query, out Outside) ([]byte, error) {
-	q.look = lookup{out: out}
 	n, bytes := 0, int64(0)
+	if err := q.begin(ctx, out); err != nil {
+		return nil, err
+	}
 	err := s.db.View(func(r *store.Reader) error {
 		w, err := q.open(ctx, r, false)
 		if err != nil {

@@ -163,11 +163,15 @@ func (w *walk) byID() error {
 		if err != nil {
 			return err
 		}
-		if rec != nil && rec.Visible() && w.q.matches(rec, w.meter) {
-			w.found = append(w.found, rec)
+		if rec == nil || !rec.Visible() {
+			continue
 		}
-		if w.q.look.err != nil {
-			return w.q.look.err
+		ok, err := w.q.matches(rec, w.meter)
+		if err != nil {
+			return err
+		}
+		if ok {
+			w.found = append(w.found, rec)
 		}
 	}
 	slices.SortFunc(w.found, func(a, b *Record) int {
@@ -227,10 +231,11 @@ func (w *walk) candidate(at position, records bool) (rec *Record, ok bool, err e
 	if rec, err = w.record(at); err != nil {
 		return nil, false, err
 	}
-	if rec == nil || w.plan.open && !w.q.matches(rec, w.meter) {
-		return nil, false, cmp.Or(w.q.look.err, w.meter.Err())
+	if rec == nil || !w.plan.open {
+		return rec, rec != nil, w.meter.Err()
 	}
-	return rec, true, nil
+	ok, err = w.q.matches(rec, w.meter)
+	return rec, ok, err
 }
 
 // align moves all members to the first position, from one of the leading member on, that all

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/backend/sim"
 	"weir/engine"
 	"weir/server/servertest"
 )
@@ -127,23 +126,12 @@ func TestMetricsInEveryState(t *testing.T) {
 	}
 
 	// While a step does not end, requests that run and wait are seen.
-	gate := make(chan struct{})
-	reached := make(chan struct{}, 1)
-	h.SetHook(func(c sim.Call, _ int) error {
-		if c == sim.End {
-			select {
-			case reached <- struct{}{}:
-			default:
-			}
-			<-gate
-		}
-		return nil
-	})
+	held, release := h.HoldSteps()
 	var clients sync.WaitGroup
 	clients.Go(func() { h.Chat(nil) })
-	<-reached
+	<-held
 	h.Told("in a step", map[string]string{"vllm:num_requests_running": "1", "vllm:num_requests_waiting": "0"})
-	close(gate)
+	release()
 	clients.Wait()
 
 	h.Get("GET", "/health", "")

@@ -181,27 +181,17 @@ func TestComputing(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	computing := h.Instance.OpenAI().Computing
-	gate, reached := make(chan struct{}), make(chan struct{}, 1)
-	h.SetHook(func(c sim.Call, _ int) error {
-		if c == sim.End {
-			select {
-			case reached <- struct{}{}:
-			default:
-			}
-			<-gate
-		}
-		return nil
-	})
+	held, release := h.HoldSteps()
 	if computing() {
 		t.Error("computing before there was a request")
 	}
 	var clients sync.WaitGroup
 	clients.Go(func() { h.Chat(nil) })
-	<-reached
+	<-held
 	if !computing() {
 		t.Error("not computing in a step")
 	}
-	close(gate)
+	release()
 	clients.Wait()
 	servertest.WaitFor(t, "still computing", func() bool { return !computing() })
 }

@@ -125,12 +125,12 @@ func (d *decoder) resourceSpans(m message) {
 	}
 	var attrs attributes
 	var resource jsontext.Value
-	d.each(m, names{1: resourceSpans[1]}, func(_ int, v field) { attrs, resource = d.resource(d.message(v)) })
+	d.each(m, resourceName, func(_ int, v field) { attrs, resource = d.resource(d.message(v)) })
 	project := d.project
 	if entity, name := attrs.text("wandb.entity"), attrs.text("wandb.project"); project == "" && entity != "" && name != "" {
 		project = entity + "/" + name
 	}
-	d.each(m, names{2: resourceSpans[2]}, func(_ int, v field) { d.scopeSpans(d.message(v), project, resource) })
+	d.each(m, scopesName, func(_ int, v field) { d.scopeSpans(d.message(v), project, resource) })
 }
 
 func (d *decoder) scopeSpans(m message, project string, resource jsontext.Value) {
@@ -138,8 +138,8 @@ func (d *decoder) scopeSpans(m message, project string, resource jsontext.Value)
 		return
 	}
 	var scope jsontext.Value
-	d.each(m, names{1: scopeSpans[1]}, func(_ int, v field) { scope = d.scope(d.message(v)) })
-	d.each(m, names{2: scopeSpans[2]}, func(_ int, v field) {
+	d.each(m, scopeName, func(_ int, v field) { scope = d.scope(d.message(v)) })
+	d.each(m, spansName, func(_ int, v field) {
 		if d.over() {
 			return
 		}

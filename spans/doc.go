@@ -10,9 +10,10 @@
 //
 // # Why the messages are read here
 //
-// The generated types of OpenTelemetry (go.opentelemetry.io/proto/otlp) take up to a hundred
-// times the bytes of a message: an attribute of two bytes becomes three structs. A server has to
-// reserve memory before it decodes, and would have to count on that. The messages have few
+// The generated types of OpenTelemetry (go.opentelemetry.io/proto/otlp v1.11.1) take 44 times the
+// bytes of empty attributes, 52 times those of empty events, and 16 times those of attributes with
+// one letter as their key and value. A server has to reserve memory before it decodes, and would
+// have to count on that. The messages have few
 // fields, so they are read with protowire and jsontext, one span at a time (message.go, span.go),
 // and what is held is about the size of the calls.
 //

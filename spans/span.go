@@ -11,13 +11,15 @@ import (
 // The fields of OTLP's messages, version 1 (opentelemetry-proto, trace.proto and common.proto).
 var (
 	requestNames  = names{1: "resourceSpans"}
-	resourceSpans = names{1: "resource", 2: "scopeSpans"}
+	resourceName  = names{1: "resource"} // of ResourceSpans, which is read in two passes
+	scopesName    = names{2: "scopeSpans"}
 	resourceNames = names{1: "attributes", 2: "droppedAttributesCount"}
-	scopeSpans    = names{1: "scope", 2: "spans"}
+	scopeName     = names{1: "scope"} // of ScopeSpans, likewise
+	spansName     = names{2: "spans"}
 	scopeNames    = names{1: "name", 2: "version", 3: "attributes"}
 	spanNames     = names{
 		1: "traceId", 2: "spanId", 3: "traceState", 4: "parentSpanId", 5: "name", 6: "kind", 7: "startTimeUnixNano", 8: "endTimeUnixNano",
-		9: "attributes", 10: "droppedAttributesCount", 11: "events", 12: "droppedEventsCount", 13: "links", 14: "droppedLinksCount", 15: "status", 16: "flags",
+		9: "attributes", 10: "droppedAttributesCount", 11: "events", 12: "droppedEventsCount", 13: "links", 14: "droppedLinksCount", 15: "status",
 	}
 	eventNames  = names{1: "timeUnixNano", 2: "name", 3: "attributes", 4: "droppedAttributesCount"}
 	linkNames   = names{1: "traceId", 2: "spanId", 3: "traceState", 4: "attributes", 5: "droppedAttributesCount", 6: "flags"}
@@ -40,9 +42,8 @@ type span struct {
 	traceID, id, parentID, state, name string
 
 	kind, status  int
-	message       string // of the status
-	start, end    uint64 // nanoseconds of Unix time
-	flags         uint64
+	message       string    // of the status
+	start, end    uint64    // nanoseconds of Unix time
 	dropped       [3]uint64 // attributes, events, links
 	attrs         attributes
 	events, links []event
@@ -138,13 +139,11 @@ func (r *reader) span(m message) *span {
 		case 10, 12, 14:
 			s.dropped[(number-10)/2] = r.uint(v)
 		case 11:
-			s.events = r.add(s.events, v, r.event)
+			s.events = r.event(s.events, v, eventNames)
 		case 13:
-			s.links = r.add(s.links, v, r.link)
+			s.links = r.event(s.links, v, linkNames)
 		case 15:
 			r.status(s, v)
-		case 16:
-			s.flags = r.uint(v)
 		}
 	})
 	s.attrs = sorted(list)
@@ -161,52 +160,35 @@ func (r *reader) status(s *span, v field) {
 	})
 }
 
-// add reads an event or a link and adds it to a list.
-func (r *reader) add(list []event, v field, read func(field) event) []event {
+// event reads an event or a link, which names tell apart, and adds it to a list.
+func (r *reader) event(list []event, v field, n names) []event {
 	if !r.item(0) {
 		return list
 	}
-	return append(list, read(v))
-}
-
-func (r *reader) event(v field) (e event) {
-	var list []attribute
-	r.each(r.message(v), eventNames, func(number int, v field) {
-		switch number {
-		case 1:
+	var e event
+	var attrs []attribute
+	r.each(r.message(v), n, func(number int, v field) {
+		switch n[number] {
+		case "timeUnixNano":
 			e.time = r.uint(v)
-		case 2:
+		case "name":
 			e.name = r.text(v)
-		case 3:
-			list = r.attribute(list, v)
-		case 4:
-			e.dropped = r.uint(v)
-		}
-	})
-	e.attrs = sorted(list)
-	return e
-}
-
-func (r *reader) link(v field) (e event) {
-	var list []attribute
-	r.each(r.message(v), linkNames, func(number int, v field) {
-		switch number {
-		case 1:
+		case "traceId":
 			e.traceID = r.id(v, traceIDBytes)
-		case 2:
+		case "spanId":
 			e.spanID = r.id(v, spanIDBytes)
-		case 3:
+		case "traceState":
 			e.state = r.text(v)
-		case 4:
-			list = r.attribute(list, v)
-		case 5:
+		case "attributes":
+			attrs = r.attribute(attrs, v)
+		case "droppedAttributesCount":
 			e.dropped = r.uint(v)
-		case 6:
+		case "flags":
 			e.flags = r.uint(v)
 		}
 	})
-	e.attrs = sorted(list)
-	return e
+	e.attrs = sorted(attrs)
+	return append(list, e)
 }
 
 // resource reads a Resource: its attributes, and as JSON.

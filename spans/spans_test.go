@@ -358,7 +358,7 @@ func TestReserved(t *testing.T) {
 	}
 	sum = 0
 	if _, err := Decode(ctx, request(small), Protobuf, "p"); err != nil || sum < 9_000_000 {
-		t.Errorf("small attributes: %v, %d bytes reserved", err, sum) // they took 100 bytes each
+		t.Errorf("small attributes: %v, %d bytes reserved", err, sum) // they take about 120 bytes each
 	}
 	full := errors.New("full")
 	if _, err := Decode(memory.With(context.Background(), func(int64) error { return full }), body, Protobuf, "p"); !errors.Is(err, full) {

@@ -315,6 +315,23 @@ func (h *Server) SetHook(f func(sim.Call, int) error) {
 	h.hook.Store(&f)
 }
 
+// HoldSteps makes steps of the backend wait at their end until release is called. held has an
+// element once a step waits.
+func (h *Server) HoldSteps() (held <-chan struct{}, release func()) {
+	gate, reached := make(chan struct{}), make(chan struct{}, 1)
+	h.SetHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			select {
+			case reached <- struct{}{}:
+			default:
+			}
+			<-gate
+		}
+		return nil
+	})
+	return reached, sync.OnceFunc(func() { close(gate) })
+}
+
 // ChatPath is the path of chat completions.
 const ChatPath = "/v1/chat/completions"
 

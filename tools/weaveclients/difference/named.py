@@ -3,7 +3,9 @@
 An entry has a name, the kind of difference that it is about (compare.py says which there are),
 a sentence, and a function that recognises it. The functions are as narrow as they can be: what
 they do not recognise fails the run. Those about conditions and orders also demand that
-weir's answer is what documented.py says.
+weir's answer is what documented.py says. Rules that begin with F are in
+docs/interface/feedback.md, those with W in docs/interface/weave.md; numbers alone are the rules
+of section 8.3 of the first.
 """
 
 import json
