@@ -92,18 +92,19 @@ func (m *Matrix) Check() error {
 
 // checkTensor checks that t holds numbers that devices compute with, as many as its shape says.
 func checkTensor(t weights.Tensor) error {
-	if !computed(t.DType) {
-		return broken("tensor %q is %v, but devices compute with float32, float16 and bfloat16", t.Name, t.DType)
+	if !t.Widens() {
+		return broken("tensor %q is %v, but devices compute with float32, float16, bfloat16 and types that are widened to them", t.Name, t.DType)
 	}
-	size := t.DType.Size()
+	const widest = 8 // bytes of a number
+	size := widest
 	for _, n := range t.Shape {
 		if n < 1 || size > math.MaxInt/n {
 			return broken("tensor %q has the impossible shape %d", t.Name, t.Shape)
 		}
 		size *= n
 	}
-	if len(t.Data) != size {
-		return broken("tensor %q is %v of shape %d and should have %d bytes, but has %d", t.Name, t.DType, t.Shape, size, len(t.Data))
+	if err := t.CheckSize(); err != nil {
+		return broken("%v", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"weir/backend"
-	"weir/weights"
 )
 
 // decoder is a network whose weights are on a device. Llama, Mistral, Qwen2 and Qwen3
@@ -192,6 +191,3 @@ const (
 	embedName = "model.embed_tokens.weight"
 	headName  = "lm_head.weight" // may be absent where Config.TiedHead
 )
-
-// computed reports whether weights may be stored in a type.
-func computed(d weights.DType) bool { return d == weights.F32 || d == weights.F16 || d == weights.BF16 }

@@ -177,7 +177,7 @@ func (m *Model) checkTensors(c *weights.Checkpoint) error {
 					missing = append(missing, s.name)
 				case !slices.Equal(t.Shape, s.shape):
 					wrong = append(wrong, fmt.Sprintf("%s is %d instead of %d", s.name, t.Shape, s.shape))
-				case !computed(t.DType):
+				case !t.Widens():
 					wrong = append(wrong, fmt.Sprintf("%s is %v instead of float32, float16 or bfloat16", s.name, t.DType))
 				}
 			}

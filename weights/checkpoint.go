@@ -102,8 +102,8 @@ func FromTensors(tensors []Tensor, release func() error) (_ *Checkpoint, err err
 		if _, twice := c.tensors[t.Name]; twice {
 			return nil, fmt.Errorf("weights: tensor %.200q is given twice", t.Name)
 		}
-		if t.Len()*t.DType.Size() != len(t.Data) {
-			return nil, fmt.Errorf("weights: tensor %.200q of %v in %v has %d bytes", t.Name, t.Shape, t.DType, len(t.Data))
+		if err := t.CheckSize(); err != nil {
+			return nil, fmt.Errorf("weights: %w", err)
 		}
 		c.tensors[t.Name] = t
 		c.names = append(c.names, t.Name)
@@ -111,6 +111,17 @@ func FromTensors(tensors []Tensor, release func() error) (_ *Checkpoint, err err
 	}
 	slices.Sort(c.names)
 	return c, nil
+}
+
+// With is a checkpoint of other tensors, made of those of c, whose files it takes over: c must
+// not be used or closed any more. After an error it is as before.
+func (c *Checkpoint) With(tensors []Tensor) (*Checkpoint, error) {
+	n, err := FromTensors(tensors, nil)
+	if err != nil {
+		return nil, err
+	}
+	n.files, c.files = c.files, nil
+	return n, nil
 }
 
 func open(dir string, fsys fs.FS, file opener) (_ *Checkpoint, err error) {

@@ -1,5 +1,7 @@
 package weights
 
+import "fmt"
+
 // DType is the element type of a stored tensor.
 type DType uint8
 
@@ -59,10 +61,21 @@ var dtypes = [...]struct {
 	C64:     {"C64", "complex64", 64},
 }
 
-// Size is the size of one element in bytes; 0 for elements smaller than a byte.
-func (d DType) Size() int { return int(dtypes[d].bits / 8) }
+// Size is the size of one element in bytes; 0 for elements smaller than a byte, and for types
+// of blocks.
+func (d DType) Size() int {
+	if int(d) < len(dtypes) {
+		return int(dtypes[d].bits / 8)
+	}
+	return 0
+}
 
-func (d DType) String() string { return dtypes[d].name }
+func (d DType) String() string {
+	if d.Blocked() {
+		return blockTypes[d-firstBlocked].name
+	}
+	return dtypes[d].name
+}
 
 func parseDType(stored string) DType {
 	for d := Invalid + 1; int(d) < len(dtypes); d++ {
@@ -73,15 +86,30 @@ func parseDType(stored string) DType {
 	return Invalid
 }
 
-// Tensor is one stored tensor, row-major, little-endian. Data usually points
+// Tensor is one tensor, row-major, little-endian. Data usually points
 // into a mapped file: it is read-only, starts at any address, aligned or not,
 // and lives until the checkpoint is closed.
 type Tensor struct {
 	Name  string
-	DType DType
-	Shape []int
+	DType DType // of the numbers in Data, or of the codes if there is Packed
+	Shape []int // of the numbers that the tensor stands for
 	Data  []byte
 	File  *File // that Data is a part of; nil if it is in memory
+	// Packed says what else the numbers of a quantised matrix are made of; nil: nothing.
+	Packed *Packed
+	// Pairs is the head size K if the rows of each head take turns, as GGUF files of the
+	// llama architectures store queries and keys: row h*K + j*K/2 + i of the tensor, j in
+	// {0, 1}, is stored as row h*K + 2*i + j. 0: the rows are stored in their order.
+	Pairs int
+}
+
+// StoredRow is the place of row r in Data.
+func (t *Tensor) StoredRow(r int) int {
+	if t.Pairs == 0 {
+		return r
+	}
+	head, half := r/t.Pairs*t.Pairs, t.Pairs/2
+	return head + r%t.Pairs%half*2 + r%t.Pairs/half
 }
 
 // Len is the number of elements.
@@ -91,4 +119,21 @@ func (t Tensor) Len() int {
 		n *= d
 	}
 	return n
+}
+
+// CheckSize checks that Data has as many bytes as the type and the shape need. What Packed says
+// of its own is not looked at.
+func (t *Tensor) CheckSize() error {
+	size := t.Len() * t.DType.Size()
+	if t.DType.Blocked() && len(t.Shape) > 0 {
+		columns := t.Shape[len(t.Shape)-1]
+		if per, _ := t.DType.Block(); columns%per != 0 {
+			return fmt.Errorf("tensor %.200q of %v has rows of %d numbers, but %v stores blocks of %d", t.Name, t.Shape, columns, t.DType, per)
+		}
+		size = t.Len() / max(columns, 1) * t.DType.RowBytes(columns)
+	}
+	if t.Packed == nil && size != len(t.Data) {
+		return fmt.Errorf("tensor %.200q is %v of shape %d and should have %d bytes, but has %d", t.Name, t.DType, t.Shape, size, len(t.Data))
+	}
+	return nil
 }

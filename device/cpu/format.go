@@ -214,19 +214,6 @@ func number(d weights.DType, src []byte, i int) float32 {
 	}
 }
 
-// widen converts len(dst) numbers of a checkpoint.
-func widen(dst []float32, d weights.DType, src []byte) {
-	if d == weights.BF16 {
-		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[i*2:])) << 16)
-		}
-		return
-	}
-	for i := range dst {
-		dst[i] = number(d, src, i)
-	}
-}
-
 // toBF16 rounds to nearest even; NaN stays NaN.
 func toBF16(v float32) uint16 {
 	b := math.Float32bits(v)

@@ -43,7 +43,7 @@ func (e *embedding) read(dst []float32, id int) (err error) {
 	for i := range e.parts {
 		t := &e.parts[i]
 		if row < t.Shape[0] {
-			widen(dst, t.DType, t.Data[row*e.width*t.DType.Size():])
+			t.Widen(dst, row, 0)
 			if dst[len(dst)-1] == 0 {
 				return t.File.Check()
 			}
@@ -89,9 +89,11 @@ func (d *Device) loadVector(parts []weights.Tensor, multiple int) ([]float32, er
 	}
 	i := 0
 	for _, t := range parts {
-		widen(v[i:i+t.Shape[0]], t.DType, t.Data)
-		if at := weights.NotFinite(t.DType, t.Data); at >= 0 {
-			return nil, &badWeight{t.Name, v[i+at], F32}
+		t.Widen(v[i:i+t.Shape[0]], 0, 0)
+		for _, x := range v[i : i+t.Shape[0]] {
+			if !finite(x) {
+				return nil, &badWeight{t.Name, x, F32}
+			}
 		}
 		i += t.Shape[0]
 	}
@@ -139,9 +141,12 @@ func (d *Device) storedAs(rows []weights.Tensor) Format {
 		return d.cfg.WeightType
 	}
 	for _, t := range rows[1:] {
-		if t.DType != rows[0].DType {
+		if t.DType != rows[0].DType || !asNumbers(&t) {
 			return F32
 		}
+	}
+	if !asNumbers(&rows[0]) {
+		return F32
 	}
 	return formatOf(rows[0].DType)
 }
@@ -191,7 +196,9 @@ func (e *badWeight) Unwrap() error {
 	return weights.ErrDamaged
 }
 
-func (e *badWeight) finite() bool { return e.value-e.value == 0 }
+func (e *badWeight) finite() bool { return finite(e.value) }
+
+func finite(v float32) bool { return v-v == 0 }
 
 func (j *packJob) do(_, chunk int) {
 	if err := j.packTile(chunk); err != nil {
@@ -205,25 +212,24 @@ func (j *packJob) packTile(chunk int) (err error) {
 	w := j.w
 	tile := w.data[chunk*w.tile:][:w.tile]
 	// The tile's rows are in one tensor or across the border of several.
-	var src [rowsPerTile][]byte
-	var from [rowsPerTile]*weights.Tensor
+	var from [rowsPerTile]*weights.Tensor // nil: no row
+	var row [rowsPerTile]int              // of the tensor
 	first := 0
 	for i := range j.rows {
 		t := &j.rows[i]
-		size := t.DType.Size() * w.k
 		for r := range rowsPerTile {
 			if i := chunk*rowsPerTile + r - first; i >= 0 && i < t.Shape[0] {
-				src[r], from[r] = t.Data[i*size:][:size], t
+				row[r], from[r] = i, t
 			}
 		}
 		first += t.Shape[0]
 	}
 	if w.format == W8A8 {
 		for r := range rowsPerTile {
-			if src[r] == nil {
+			if from[r] == nil {
 				continue
 			}
-			if bad, ok := packWhole(tile, r, from[r], src[r], w.k); !ok {
+			if bad, ok := packWhole(tile, r, from[r], row[r], w.k); !ok {
 				j.bad.set(&badWeight{from[r].Name, bad, w.format})
 			}
 		}
@@ -231,19 +237,21 @@ func (j *packJob) packTile(chunk int) (err error) {
 	}
 	for k0 := 0; k0 < w.k; k0 += packColumns {
 		for r := range rowsPerTile {
-			if src[r] != nil {
-				j.pack(tile, r, from[r], src[r], k0, min(k0+packColumns, w.k))
+			if from[r] != nil {
+				j.pack(tile, r, from[r], row[r], k0, min(k0+packColumns, w.k))
 			}
 		}
 	}
 	return nil
 }
 
-// pack stores columns [k0, k1) of a row of t as row r of the tile; k0 is a
+// pack stores columns [k0, k1) of row i of t as row r of the tile; k0 is a
 // multiple of packColumns.
-func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1 int) {
+func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) {
 	f := j.w.format
-	if !f.quantized() {
+	if !f.quantized() && asNumbers(t) {
+		size := j.w.k * t.DType.Size()
+		src := t.Data[t.StoredRow(i)*size:][:size]
 		if !f.packRow(tile, r, t.DType, src, k0, k1) {
 			j.bad.set(f.complaint(t, src, k0, k1))
 		}
@@ -251,17 +259,23 @@ func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1
 	}
 	var row [packColumns]float32
 	v := row[:k1-k0]
-	widen(v, t.DType, src[k0*t.DType.Size():])
+	t.Widen(v, i, k0)
 	for i, x := range v {
 		if !(x <= f.largest() && x >= -f.largest()) {
 			j.bad.set(&badWeight{t.Name, x, f})
 			return
 		}
-		if i%blockColumns == 0 {
+		if f.quantized() && i%blockColumns == 0 {
 			f.packBlock(tile, (k0+i)/blockColumns, r, v[i:min(i+blockColumns, len(v))])
 		}
 	}
+	if !f.quantized() {
+		f.putRow(tile[k0/2*f.pairBytes():], r, v)
+	}
 }
+
+// asNumbers reports whether Data are t's numbers, one after another.
+func asNumbers(t *weights.Tensor) bool { return t.Packed == nil && !t.DType.Blocked() }
 
 // complaint is about the first of the numbers [k0, k1) of src that f cannot hold.
 func (f Format) complaint(t *weights.Tensor, src []byte, k0, k1 int) *badWeight {
@@ -291,10 +305,28 @@ func (j *checkJob) do(_, chunk int) {
 func (j *checkJob) check(chunk int) (err error) {
 	defer weights.CatchFault(debug.SetPanicOnFault(true), j.table, &err)
 	t := &j.table[0]
+	if !asNumbers(t) {
+		return checkRow(t, chunk)
+	}
 	piece := t.Data[chunk*checkBytes:]
 	piece = piece[:min(len(piece), checkBytes)]
 	if at := weights.NotFinite(t.DType, piece); at >= 0 {
 		return &badWeight{t.Name, number(t.DType, piece, at), F32}
+	}
+	return nil
+}
+
+// checkRow looks for numbers that are none in row r of a table whose numbers are codes.
+func checkRow(t *weights.Tensor, r int) error {
+	var row [packColumns]float32
+	for k0 := 0; k0 < t.Shape[1]; k0 += packColumns {
+		v := row[:min(packColumns, t.Shape[1]-k0)]
+		t.Widen(v, r, k0)
+		for _, x := range v {
+			if !finite(x) {
+				return &badWeight{t.Name, x, F32}
+			}
+		}
 	}
 	return nil
 }
@@ -308,8 +340,11 @@ func (d *Device) loadEmbedding(m model.Matrix) (embedding, error) {
 		if d.packed[unsafe.SliceData(t.Data)] {
 			continue
 		}
-		j := &checkJob{table: m.Rows[i : i+1]}
-		d.team.run(1, (len(t.Data)+checkBytes-1)/checkBytes, j)
+		j, pieces := &checkJob{table: m.Rows[i : i+1]}, (len(t.Data)+checkBytes-1)/checkBytes
+		if !asNumbers(&t) {
+			pieces = t.Shape[0]
+		}
+		d.team.run(1, pieces, j)
 		if err := j.bad.take(); err != nil {
 			return e, err
 		}

@@ -24,14 +24,14 @@ const (
 	maxWhole   = 1 << 17
 )
 
-// packWhole stores row r of the tile. It returns a number that cannot be stored,
+// packWhole stores row i of t as row r of the tile. It returns a number that cannot be stored,
 // if there is one.
-func packWhole(tile []byte, r int, t *weights.Tensor, src []byte, k int) (bad float32, ok bool) {
+func packWhole(tile []byte, r int, t *weights.Tensor, i, k int) (bad float32, ok bool) {
 	var buf [packColumns]float32
 	each := func(f func(k0 int, v []float32)) {
 		for k0 := 0; k0 < k; k0 += packColumns {
 			v := buf[:min(packColumns, k-k0)]
-			widen(v, t.DType, src[k0*t.DType.Size():])
+			t.Widen(v, i, k0)
 			f(k0, v)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -45,6 +46,11 @@ type staging struct {
 func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	if err := m.Check(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	for _, t := range slices.Concat(m.Rows, m.Bias) {
+		if _, ok := dtypes[t.DType]; !ok || t.Packed != nil || t.Pairs != 0 {
+			return 0, fmt.Errorf("%w: tensor %q is stored as %v, which no kernel reads", ErrConfig, t.Name, t.DType)
+		}
 	}
 	p := param{use: m.Use}
 	var err error
