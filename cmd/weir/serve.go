@@ -16,6 +16,7 @@ import (
 
 	"weir/auth"
 	"weir/internal/retry"
+	"weir/model"
 	"weir/server"
 	"weir/server/openai"
 )
@@ -247,9 +248,21 @@ func (s *service) becomeReady(ended <-chan struct{}) {
 		return
 	}
 	network, spec := s.source.network, &s.engine.spec
+	if line := s.engine.shortened(&network.Config); line != "" {
+		s.log.Info(line, "max_model_len", spec.MaxSeqTokens, "model", network.Config.MaxSeqTokens)
+	}
 	s.log.Info("ready", "seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", s.engine.device,
 		"parameters", network.Parameters(), "weights", inUnits(network.WeightBytes()), "kv_cache", inUnits(s.engine.kvBytes),
 		"kv_tokens", (spec.NumBlocks-1)*spec.BlockTokens, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())
+}
+
+// shortened is what the log says if the context is shorter than the model's although no length
+// was asked for; "" if it is not.
+func (e *preparedEngine) shortened(c *model.Config) string {
+	if !e.shorten || e.spec.MaxSeqTokens >= c.MaxSeqTokens {
+		return ""
+	}
+	return "the context is the longest that the memory holds, and shorter than the model's: --kv-cache-memory, --kv-cache-dtype int8 and --quantization make room for more, and --max-model-len settles it"
 }
 
 // shutDown lets requests in flight end, until the time for that is over or another
