@@ -59,30 +59,35 @@ func TestContextThatFits(t *testing.T) {
 		{"asked for too little", gib / 4, 24 * gib, 15 * gib, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, explicit := range []bool{false, true} {
-				opt := model.Options{BlockTokens: 16, MaxSeqs: 256, MaxSeqTokens: full}
-				blocks, bytes, err := cacheRoom{asked: c.asked, limit: c.limit, weights: c.weights, shorten: !explicit}.sizePool(&opt, perToken)
-				want := c.context
-				if explicit {
-					want = 0
-					if c.explicit {
-						want = full
-					}
-				}
-				if want == 0 {
-					if err == nil || !strings.Contains(err.Error(), "set --max-model-len") {
-						t.Errorf("explicit %v: %d blocks, %v", explicit, blocks, err)
-					}
-					continue
-				}
-				if err != nil || opt.MaxSeqTokens != want || (blocks-1)*16 < want || bytes != int64(blocks)*16*perToken {
-					t.Errorf("explicit %v: context %d in %d blocks of %d bytes, want %d: %v", explicit, opt.MaxSeqTokens, blocks, bytes, want, err)
-				}
-				if c.asked == 0 && c.limit > 0 && bytes+c.weights > c.limit {
-					t.Errorf("explicit %v: %s of cache and %s of weights on a machine of %s", explicit, inUnits(bytes), inUnits(c.weights), inUnits(c.limit))
-				}
+			room := cacheRoom{asked: c.asked, limit: c.limit, weights: c.weights, shorten: true}
+			checkContext(t, room, full, perToken, c.context)
+			room.shorten = false
+			want := 0
+			if c.explicit {
+				want = full
 			}
+			checkContext(t, room, full, perToken, want)
 		})
+	}
+}
+
+// checkContext sizes a pool for sequences of at most full tokens, and wants this context, or a
+// refusal if it is 0. What the machine has is enough for the cache and the weights.
+func checkContext(t *testing.T, r cacheRoom, full int, perToken int64, want int) {
+	t.Helper()
+	opt := model.Options{BlockTokens: 16, MaxSeqs: 256, MaxSeqTokens: full}
+	blocks, bytes, err := r.sizePool(&opt, perToken)
+	if want == 0 {
+		if err == nil || !strings.Contains(err.Error(), "set --max-model-len") {
+			t.Errorf("%+v: %d blocks, %v", r, blocks, err)
+		}
+		return
+	}
+	if err != nil || opt.MaxSeqTokens != want || (blocks-1)*16 < want || bytes != int64(blocks)*16*perToken {
+		t.Errorf("%+v: context %d in %d blocks of %d bytes, want %d: %v", r, opt.MaxSeqTokens, blocks, bytes, want, err)
+	}
+	if r.asked == 0 && r.limit > 0 && bytes+r.weights > r.limit {
+		t.Errorf("%+v: %s of cache", r, inUnits(bytes))
 	}
 }
 
