@@ -100,7 +100,6 @@ type rawConfig struct {
 	MaxWindowLayers  int      `json:"max_window_layers"`
 	LayerTypes       []string `json:"layer_types"`
 
-	QuantizationConfig jsontext.RawMessage `json:"quantization_config"`
 	rawRope
 }
 
@@ -221,9 +220,6 @@ const (
 )
 
 func (f family) config(arch string, raw *rawConfig) (Config, error) {
-	if len(raw.QuantizationConfig) > 0 && string(raw.QuantizationConfig) != "null" {
-		return Config{}, unsupported("quantization_config", string(raw.QuantizationConfig), "checkpoints in float32, float16 or bfloat16")
-	}
 	if raw.HiddenAct != "silu" && raw.HiddenAct != "swish" { // two names of one function
 		return Config{}, unsupported("hidden_act", raw.HiddenAct, "silu")
 	}

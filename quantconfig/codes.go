@@ -23,7 +23,6 @@ type codes struct {
 	dtype      weights.DType   // what they are; Invalid: as they are stored
 	scale      []string        // suffixes, one of which the scales have
 	scaleTypes []weights.DType
-	scaleType  weights.DType // what the scales are; Invalid: as they are stored
 
 	grouping      grouping
 	rows, columns int // of a block
@@ -87,8 +86,8 @@ func (s codes) scales(p *parts, pk *weights.Packed) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.scaleType != weights.Invalid {
-		pk.Scales.DType = s.scaleType
+	if pk.Scales.DType == weights.U8 {
+		pk.Scales.DType = weights.F8E8M0 // a type that PyTorch has not had for long
 	}
 	return p.shaped(pk.Scales, shapes...)
 }

@@ -11,13 +11,13 @@ import (
 
 var (
 	// ErrConfig says that a quantization_config is malformed or contradicts itself.
-	ErrConfig = errors.New("quantconfig: bad quantization_config")
+	ErrConfig = errors.New("bad quantization_config")
 	// ErrUnsupported says that a checkpoint is quantised in a way that is not implemented.
 	// The message lists what is.
-	ErrUnsupported = errors.New("quantconfig: not supported")
+	ErrUnsupported = errors.New("quantisation that is not supported")
 	// ErrMismatch says that the tensors of a checkpoint are not those that its
 	// quantization_config asks for.
-	ErrMismatch = errors.New("quantconfig: the tensors do not match the quantization_config")
+	ErrMismatch = errors.New("the tensors do not match the quantization_config")
 )
 
 // Config is a quantization_config that is supported.

@@ -13,7 +13,7 @@ import (
 var fp8 = codes{
 	suffix: ".weight", types: []weights.DType{weights.F8E4M3, weights.F8E5M2},
 	scale:      []string{".weight_scale_inv", ".weight_scale"},
-	scaleTypes: append(slices.Clone(floatTypes), weights.F8E8M0),
+	scaleTypes: append(slices.Clone(floatTypes), weights.F8E8M0, weights.U8),
 	// Activations are FP8 too, of the same type.
 	activations: weights.F8E4M3,
 }
@@ -154,7 +154,7 @@ func nvfp4(group int) codes {
 
 // mx is s with powers of two as scales, for so many columns each.
 func mx(s codes, group int) codes {
-	s.scale, s.scaleTypes, s.scaleType = []string{".weight_scale"}, []weights.DType{weights.U8, weights.F8E8M0}, weights.F8E8M0
+	s.scale, s.scaleTypes = []string{".weight_scale"}, []weights.DType{weights.U8, weights.F8E8M0}
 	s.grouping, s.rows, s.columns = byBlock, 1, group
 	return s
 }
