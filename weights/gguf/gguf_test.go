@@ -148,18 +148,8 @@ func TestTensors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range []*File{f, embedded} {
-			for i, x := range f.Tensors() {
-				want := g.Tensors[i]
-				var shape []int
-				for _, n := range slices.Backward(want.Shape) {
-					shape = append(shape, int(n))
-				}
-				if x.Name != want.Name || !slices.Equal(x.Shape, shape) || !bytes.Equal(x.Data, want.Data) {
-					t.Errorf("%s %v %v", x.Name, x.DType, x.Shape)
-				}
-			}
-		}
+		checkTensors(t, f, g)
+		checkTensors(t, embedded, g)
 		if d := f.Tensors()[1].DType; d != weights.Q8_0 {
 			t.Errorf("type %v", d)
 		}
@@ -178,6 +168,21 @@ func TestTensors(t *testing.T) {
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// checkTensors compares the tensors of a file with those that were written.
+func checkTensors(t *testing.T, f *File, g *testkit.GGUF) {
+	t.Helper()
+	for i, x := range f.Tensors() {
+		want := g.Tensors[i]
+		var shape []int
+		for _, n := range slices.Backward(want.Shape) {
+			shape = append(shape, int(n))
+		}
+		if x.Name != want.Name || !slices.Equal(x.Shape, shape) || !bytes.Equal(x.Data, want.Data) {
+			t.Errorf("%s %v %v", x.Name, x.DType, x.Shape)
 		}
 	}
 }
@@ -375,17 +380,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, key := range h.metadata.Keys() {
-			v, _ := h.metadata.Value(key)
-			_ = fmt.Sprint(v)
-			for m := range reflect.TypeFor[Value]().NumMethod() {
-				reflect.ValueOf(v).Method(m).Call(nil)
-			}
-			if _, texts, ok := h.metadata.Strings(key); ok {
-				for range texts {
-				}
-			}
-		}
+		readAll(&h.metadata)
 		// Bytes of a tensor are marked in the file; none may be marked twice.
 		for i := range b {
 			b[i] = 0
@@ -401,4 +396,19 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// readAll reads all values in all ways.
+func readAll(m *Metadata) {
+	for _, key := range m.Keys() {
+		v, _ := m.Value(key)
+		_ = fmt.Sprint(v)
+		for i := range reflect.TypeFor[Value]().NumMethod() {
+			reflect.ValueOf(v).Method(i).Call(nil)
+		}
+		if _, texts, ok := m.Strings(key); ok {
+			for range texts {
+			}
+		}
+	}
 }
