@@ -12,9 +12,9 @@ import (
 	"weir/weights"
 )
 
-// mostGrowth is how much more memory than their file quantised weights may take without being
-// asked for, in hundredths.
-const mostGrowth = 115
+// growth is how much memory, for their size in their file, quantised weights take without being
+// asked about, in hundredths.
+const growth = 115
 
 // A conversion is quantised weights that a device keeps in another way than their file.
 type conversion struct {
@@ -54,7 +54,7 @@ func checkQuantizedGPU(m *model.Model) error {
 }
 
 // conversions are what c does to quantised weights that it does not keep as they are: rounded
-// ones, and ones that take more memory than mostGrowth.
+// ones, and ones that take more memory than growth.
 func conversions(quantized []weights.Tensor, c cpu.Config) (list []conversion, err error) {
 	auto := c
 	auto.WeightType = cpu.Auto
@@ -74,7 +74,7 @@ func conversions(quantized []weights.Tensor, c cpu.Config) (list []conversion, e
 		}
 		stored := storedBytes(&t)
 		lossy := as != cpu.F32 && (c.WeightType != cpu.Auto || as != own)
-		if !lossy && taken <= stored/100*mostGrowth {
+		if !lossy && taken <= stored/100*growth {
 			continue
 		}
 		v := by[as]
