@@ -73,7 +73,7 @@ func conversions(quantized []weights.Tensor, c cpu.Config) (list []conversion, e
 			return nil, err
 		}
 		stored := storedBytes(&t)
-		lossy := as != cpu.F32 && (c.WeightType != cpu.Auto || as != own)
+		lossy := as != cpu.F32 && as != own || c.WeightType != cpu.Auto && c.WeightType != cpu.F32
 		if !lossy && taken <= stored/100*growth {
 			continue
 		}

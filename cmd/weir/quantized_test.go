@@ -38,6 +38,8 @@ func TestQuantizedFiles(t *testing.T) {
 		{"--quantization q4", coarse, "", "--quantization q4: the weights are quantised already (IQ2_XS)", true},
 		{"--quantization q4 --allow-converted-weights", coarse, "", "add --requantize", true},
 		{"--quantization q4 --requantize", coarse, "IQ2_XS is rounded to q4", "", false},
+		{"", plain, "", "", false},
+		{"--dtype float32", plain, "", "", false},
 		{"--quantization q8", plain, "", "--quantization q8: the weights are quantised already (Q8_0)", true},
 		{"--quantization q8 --requantize", plain, "Q8_0 is rounded to q8", "", false},
 		{"--dtype float16", plain, "", "Q8_0 is rounded to float16", true},
