@@ -218,13 +218,37 @@ func some(names []string) string {
 // a copy of the embedding, is the embedding. One that differs from it is used although
 // the config calls it tied, as in transformers (tie_weights).
 func (m *Model) matrix(p parameter) Matrix {
+	x := m.stored(p)
+	if embed, ok := m.checkpoint.Tensor(embedName); ok && m.Config.TiedHead && p.rows[0].name == headName {
+		if t := x.Rows[0]; t.DType == embed.DType && bytes.Equal(t.Data, embed.Data) {
+			x.Rows[0] = embed
+		}
+	}
+	return x
+}
+
+// Matrices are all matrices of the network, in the order in which steps use them. A tied head
+// that is stored beside the embedding is taken as it is stored, so that no weights are read.
+// The tensors are valid until Close or Reopen.
+func (m *Model) Matrices() []Matrix {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, _ := newDecoder(&m.Config)
+	var list []Matrix
+	for _, p := range n.parameters() {
+		list = append(list, m.stored(p))
+	}
+	return list
+}
+
+// stored collects a parameter's tensors as they are stored; a tied head that is not stored is
+// the embedding.
+func (m *Model) stored(p parameter) Matrix {
 	x := Matrix{Use: p.use}
 	for _, s := range p.rows {
 		t, ok := m.checkpoint.Tensor(s.name)
-		if s.name == headName && m.Config.TiedHead {
-			if embed, _ := m.checkpoint.Tensor(embedName); !ok || t.DType == embed.DType && bytes.Equal(t.Data, embed.Data) {
-				t = embed
-			}
+		if !ok && s.name == headName && m.Config.TiedHead {
+			t, _ = m.checkpoint.Tensor(embedName)
 		}
 		x.Rows = append(x.Rows, t)
 	}

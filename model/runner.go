@@ -238,6 +238,16 @@ func (r *Runner) ResizeKV(numBlocks int) error {
 	return nil
 }
 
+// Shorten makes tokens the longest sequence, which may not be longer than it was. So a pool of
+// KV blocks whose size is known late can decide on it. No sequence may be longer.
+func (r *Runner) Shorten(tokens int) error {
+	if tokens < 1 || tokens > r.spec.MaxSeqTokens {
+		return fmt.Errorf("%w: sequences of %d tokens are not in [1, %d], for which the device was planned", ErrOptions, tokens, r.spec.MaxSeqTokens)
+	}
+	r.spec.MaxSeqTokens = tokens
+	return nil
+}
+
 // FillCache runs a step that draws nothing and writes the keys and values of the first
 // layer to b's slots in all layers, without computing the layers. A benchmark uses it
 // to measure steps at a long context that would take minutes to compute. What such

@@ -360,3 +360,18 @@ func TestSizes(t *testing.T) {
 		t.Errorf("%d bytes of activations", n)
 	}
 }
+
+// TestShorten: the longest sequence of a runner can become shorter, and never longer.
+func TestShorten(t *testing.T) {
+	m := openModel(t, models.Bundled())
+	r, err := model.NewRunner(t.Context(), &recorder{}, m, model.Options{MaxSeqTokens: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ tokens, after int }{{101, 100}, {0, 100}, {-1, 100}, {60, 60}, {61, 60}, {60, 60}} {
+		err := r.Shorten(c.tokens)
+		if got := r.Spec().MaxSeqTokens; got != c.after || (err == nil) != (c.tokens == c.after) {
+			t.Errorf("shortened to %d: %d tokens, %v", c.tokens, got, err)
+		}
+	}
+}

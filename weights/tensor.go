@@ -121,9 +121,12 @@ func (t Tensor) Len() int {
 	return n
 }
 
-// CheckSize checks that Data has as many bytes as the type and the shape need. What Packed says
-// of its own is not looked at.
+// CheckSize checks that Data has as many bytes as the type and the shape need, and that
+// everything which Packed says is of one piece with it.
 func (t *Tensor) CheckSize() error {
+	if t.Packed != nil {
+		return t.checkPacked()
+	}
 	size := t.Len() * t.DType.Size()
 	if t.DType.Blocked() && len(t.Shape) > 0 {
 		columns := t.Shape[len(t.Shape)-1]
@@ -132,7 +135,7 @@ func (t *Tensor) CheckSize() error {
 		}
 		size = t.Len() / max(columns, 1) * t.DType.RowBytes(columns)
 	}
-	if t.Packed == nil && size != len(t.Data) {
+	if size != len(t.Data) {
 		return fmt.Errorf("tensor %.200q is %v of shape %d and should have %d bytes, but has %d", t.Name, t.DType, t.Shape, size, len(t.Data))
 	}
 	return nil

@@ -81,8 +81,3 @@ func widenBlocks(d DType, dst []float32, src []byte) {
 		}
 	}
 }
-
-// widenPacked is Widen for the stored row r of a matrix with Packed.
-func (t *Tensor) widenPacked(dst []float32, r, k0 int) {
-	panic("weights: not built yet")
-}

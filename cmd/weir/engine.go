@@ -29,6 +29,7 @@ type preparedEngine struct {
 	cacheType   string // type of keys and values
 	fingerprint string
 	device      string // in words
+	shorten     bool   // the context may be shorter than the model's, so that it fits the memory
 }
 
 // A backendPlan is a backend that has been chosen and not opened yet.
@@ -45,13 +46,14 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
-	maxTokens, maxPrefill := o.stepLimits(found != nil, cmp.Or(m.maxModelLen, s.network.Config.MaxSeqTokens))
-	opt, err := runnerOptions(s.network, m, o, maxTokens)
+	longest := cmp.Or(m.maxModelLen, o.longest(&s.network.Config, found))
+	maxTokens, maxPrefill := o.stepLimits(found != nil, longest)
+	opt, err := runnerOptions(s.network, m, o, longest, maxTokens)
 	if err != nil {
 		return nil, usageError{err}
 	}
 	opt.Progress = progress
-	e := &preparedEngine{}
+	e := &preparedEngine{shorten: m.maxModelLen == 0}
 	var plan backendPlan
 	switch {
 	case found != nil:
@@ -69,6 +71,18 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	e.engine = engine.New(cfg, plan.open)
 	runtime.GOMAXPROCS(plan.processors)
 	return e, nil
+}
+
+// longest is the longest sequence to plan for if none was asked for.
+func (o *engineOptions) longest(c *model.Config, found *gpu) int {
+	if o.chunked {
+		return c.MaxSeqTokens
+	}
+	memory := memoryLimit()
+	if found != nil {
+		memory = found.memory()
+	}
+	return wholeContext(c, o.maxTokens, memory)
 }
 
 // stepLimits returns how many tokens a step may have, and how many of them may be
@@ -108,7 +122,7 @@ func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 
 // runnerOptions returns the sizes of the model's runner, all but the number of KV
 // blocks. It refuses sizes that the model or the engine cannot have.
-func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, maxTokens int) (model.Options, error) {
+func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, longest, maxTokens int) (model.Options, error) {
 	for _, f := range []struct {
 		name  string
 		value int
@@ -117,7 +131,7 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, maxT
 			return model.Options{}, fmt.Errorf("--%s %d: it takes 1 or more", f.name, f.value)
 		}
 	}
-	opt := network.Options(model.Options{BlockTokens: o.blockSize, MaxTokens: maxTokens, MaxSeqs: o.maxSeqs, MaxSeqTokens: m.maxModelLen})
+	opt := network.Options(model.Options{BlockTokens: o.blockSize, MaxTokens: maxTokens, MaxSeqs: o.maxSeqs, MaxSeqTokens: longest})
 	if longest := network.Config.MaxSeqTokens; m.maxModelLen < 0 || opt.MaxSeqTokens > longest {
 		return opt, fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", m.maxModelLen, longest)
 	}
@@ -135,14 +149,18 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, maxT
 }
 
 // sizeHostCache chooses the number of KV blocks of a device that keeps them in this
-// machine's memory, and sets what e says of the cache.
-func (e *preparedEngine) sizeHostCache(s *source, opt *model.Options, o *engineOptions) (kvType cpu.Format, err error) {
+// machine's memory beside so many bytes of weights, and sets what e says of the cache.
+func (e *preparedEngine) sizeHostCache(s *source, opt *model.Options, o *engineOptions, weights int64) (kvType cpu.Format, err error) {
 	_, kvType, e.cacheType = o.types()
 	perToken, err := cacheBytes(&s.network.Config, kvType)
 	if err != nil {
 		return kvType, usageError{err}
 	}
-	opt.NumBlocks, e.kvBytes, err = sizePool(*opt, perToken, int64(o.kvMemory), memoryLimit())
+	room := cacheRoom{asked: int64(o.kvMemory), limit: memoryLimit(), weights: weights, shorten: e.shorten}
+	opt.NumBlocks, e.kvBytes, err = room.sizePool(opt, perToken)
+	if !o.chunked && o.maxTokens == 0 { // steps need not be longer than the sequences that fit
+		opt.MaxTokens, _ = o.stepLimits(false, opt.MaxSeqTokens)
+	}
 	return kvType, err
 }
 
@@ -155,7 +173,7 @@ func specOf(network *model.Model, opt model.Options, depth int) backend.Spec {
 
 // planSim plans the device that makes tokens up.
 func (e *preparedEngine) planSim(s *source, opt model.Options, o *engineOptions) (p backendPlan, err error) {
-	if _, err = e.sizeHostCache(s, &opt, o); err != nil {
+	if _, err = e.sizeHostCache(s, &opt, o, 0); err != nil {
 		return p, err
 	}
 	profile, err := simProfile(o.simProfile, s.defaults.EOS, s.defaults.Stop)
@@ -174,19 +192,23 @@ func (e *preparedEngine) planSim(s *source, opt model.Options, o *engineOptions)
 
 // planCPU plans the CPU device.
 func (e *preparedEngine) planCPU(ctx context.Context, s *source, opt model.Options, o *engineOptions) (p backendPlan, err error) {
-	kvType, err := e.sizeHostCache(s, &opt, o)
-	if err != nil {
-		return p, err
-	}
 	c, _, err := o.config()
 	if err != nil {
 		return p, err
 	}
 	c.Threads = o.computingThreads(&c)
-	if err := checkMemory(packedBytes(s.network, c.WeightType), memoryAvailable(), memoryLimit()); err != nil {
+	packed, err := packedBytes(s.network, c)
+	if err != nil {
+		return p, usageError{err}
+	}
+	if err := checkMemory(packed, memoryAvailable(), memoryLimit()); err != nil {
 		return p, err
 	}
-	e.hostBytes = packedBytes(s.network, c.WeightType) + e.kvBytes
+	kvType, err := e.sizeHostCache(s, &opt, o, packed)
+	if err != nil {
+		return p, err
+	}
+	e.hostBytes = packed + e.kvBytes
 	tier, err := cpu.Tier(c.Impl)
 	if err != nil {
 		return p, usageError{err}

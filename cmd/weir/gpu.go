@@ -28,10 +28,11 @@ func (o *engineOptions) findGPU() (*gpu, error) {
 	return findGPU(o)
 }
 
-// planGPU plans the engine on a GPU. How many KV blocks it has is known once the
-// backend has been opened for the first time.
+// planGPU plans the engine on a GPU. How many KV blocks it has, and so how long the longest
+// sequence is if that was not asked for, is known once the backend has been opened for the
+// first time.
 func (e *preparedEngine) planGPU(ctx context.Context, g *gpu, s *source, opt model.Options, o *engineOptions) (backendPlan, error) {
-	plan, err := g.plan(ctx, s, opt, o)
+	plan, err := g.plan(ctx, s, opt, o, e.shorten)
 	if err != nil {
 		return backendPlan{}, err
 	}

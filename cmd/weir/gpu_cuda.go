@@ -18,6 +18,9 @@ import (
 // gpu is a GPU that was found.
 type gpu struct{ info cuda.Info }
 
+// memory is the size of g's memory in bytes.
+func (g *gpu) memory() int64 { return g.info.Memory }
+
 // findGPU finds the GPU that o asks for. It returns nil if --device is auto and there
 // is no usable GPU.
 func findGPU(o *engineOptions) (*gpu, error) {
@@ -39,8 +42,9 @@ func findGPU(o *engineOptions) (*gpu, error) {
 	return nil, fmt.Errorf("--device %s: %s is too old, it takes sm_80 or newer", o.device, list[n])
 }
 
-// plan plans the backend on g.
-func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineOptions) (*gpuPlan, error) {
+// plan plans the backend on g. shorten says that the longest sequence may become shorter, so
+// that one fits into the KV cache; it is settled when the backend is opened for the first time.
+func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineOptions, shorten bool) (*gpuPlan, error) {
 	cfg, err := g.config(o)
 	if err != nil {
 		return nil, usageError{err}
@@ -63,7 +67,6 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 		if err != nil {
 			return nil, err
 		}
-		opt := opt
 		opt.NumBlocks = blocks
 		if blocks == 0 {
 			opt.NumBlocks = cuda.WarmBlocks(specOf(s.network, opt, 0))
@@ -72,7 +75,7 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 		if err != nil || blocks > 0 {
 			return r, err
 		}
-		if err := fitPool(dev, r, opt, block, int64(o.kvMemory), o.share); err != nil {
+		if err := fitPool(dev, r, &opt, block, cacheRoom{asked: int64(o.kvMemory), shorten: shorten}, o.share); err != nil {
 			_ = r.Close() // err says more
 			return nil, err
 		}
@@ -113,10 +116,10 @@ func (g *gpu) config(o *engineOptions) (cuda.Config, error) {
 }
 
 // fitPool gives the KV cache the memory that is left once everything else has been
-// allocated. A step runs before, because only then the driver has allocated what it
-// needs for itself. block is the size of a KV block in bytes, and asked the value of
-// --kv-cache-memory or 0.
-func fitPool(dev *cuda.Device, r *model.Runner, opt model.Options, block, asked int64, share float64) error {
+// allocated, and shortens the longest sequence of r and opt if room allows that and it does not
+// fit. A step runs before, because only then the driver has allocated what it
+// needs for itself. block is the size of a KV block in bytes.
+func fitPool(dev *cuda.Device, r *model.Runner, opt *model.Options, block int64, room cacheRoom, share float64) error {
 	if err := cuda.WarmUp(r); err != nil {
 		return err
 	}
@@ -124,14 +127,17 @@ func fitPool(dev *cuda.Device, r *model.Runner, opt model.Options, block, asked 
 	if err != nil {
 		return err
 	}
-	if asked > free {
-		return fmt.Errorf("--kv-cache-memory %s: the GPU has %s left for it (--gpu-memory-utilization %v)", inUnits(asked), inUnits(max(free, 0)), share)
+	if room.asked > free {
+		return fmt.Errorf("--kv-cache-memory %s: the GPU has %s left for it (--gpu-memory-utilization %v)", inUnits(room.asked), inUnits(max(free, 0)), share)
 	}
-	if asked == 0 { // no more than the largest number of full sequences needs
-		asked = min(max(free, 1), block*(1+blocksPerSequence(opt)*int64(opt.MaxSeqs)))
+	if room.asked == 0 { // no more than the largest number of full sequences needs
+		room.asked = min(max(free, 1), block*(1+blocksPerSequence(*opt)*int64(opt.MaxSeqs)))
 	}
-	blocks, _, err := sizePool(opt, block/int64(opt.BlockTokens), asked, 0)
+	blocks, _, err := room.sizePool(opt, block/int64(opt.BlockTokens))
 	if err != nil {
+		return err
+	}
+	if err := r.Shorten(opt.MaxSeqTokens); err != nil {
 		return err
 	}
 	return r.ResizeKV(blocks)

@@ -260,3 +260,59 @@ func testKernelsThatDoNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestContextOnGPU: without --max-model-len the context is the longest that the GPU's KV cache
+// holds. A backend that is opened again, as after a failed step, has the same one.
+func TestContextOnGPU(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	dir := copyModel(t)
+	edit("config.json", `"max_position_embeddings": 4096`, `"max_position_embeddings": 131072`)(t, dir)
+	o, _ := parseServe(t, "--cuda-driver", driver(t), "--kv-cache-memory", "20MiB", "--max-num-batched-tokens", "48", "--max-num-seqs", "2")
+	src, err := openSource(dir, &o.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.network.Close()
+	found, err := o.engine.findGPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt, err := runnerOptions(src.network, &o.model, &o.engine, o.engine.longest(&src.network.Config, found), 48)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &preparedEngine{shorten: true}
+	plan, err := e.planGPU(t.Context(), found, src, opt, &o.engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		b, err := plan.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// 20 MiB hold 426 blocks of 16 tokens of 3,072 bytes, one of which is the null block.
+		if s := b.Spec(); s.MaxSeqTokens != 6656 || s.NumBlocks != 426 || s != e.spec {
+			t.Errorf("%+v, the engine has %+v", s, e.spec)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if line := e.shortened(&src.network.Config); line == "" {
+		t.Error("the log says nothing of it")
+	}
+	for _, length := range []int{0, 131072} {
+		o.engine.kvMemory, opt.MaxSeqTokens = 12<<20, 131072
+		e := &preparedEngine{shorten: length == 0}
+		plan, err := e.planGPU(t.Context(), found, src, opt, &o.engine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = plan.open(); err == nil || !strings.Contains(err.Error(), "of KV cache") {
+			t.Errorf("a cache of 4,096 tokens and no null block is enough: %v", err)
+		}
+	}
+}

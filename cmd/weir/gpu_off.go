@@ -15,6 +15,8 @@ var errNoCUDA = errors.New("this weir was built without CUDA (make cuda builds o
 // gpu is a GPU that was found. This build cannot use one, so there is none.
 type gpu struct{}
 
+func (*gpu) memory() int64 { return 0 }
+
 func findGPU(o *engineOptions) (*gpu, error) {
 	if o.device == "auto" {
 		return nil, nil
@@ -22,6 +24,6 @@ func findGPU(o *engineOptions) (*gpu, error) {
 	return nil, usageError{fmt.Errorf("--device %s: %w", o.device, errNoCUDA)}
 }
 
-func (*gpu) plan(context.Context, *source, model.Options, *engineOptions) (*gpuPlan, error) {
+func (*gpu) plan(context.Context, *source, model.Options, *engineOptions, bool) (*gpuPlan, error) {
 	return nil, errNoCUDA
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"weir/auth"
-	"weir/internal/retry"
+	"weir/model"
 	"weir/server"
 	"weir/server/openai"
 )
@@ -67,7 +67,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s := &service{source: src, options: o, log: log, cancel: cancel}
-	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.loading()); err != nil {
+	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.progress); err != nil {
 		return err
 	}
 	if s.keys, err = auth.New(o.access.keys, o.access.credentials); err != nil {
@@ -117,40 +117,19 @@ type service struct {
 	http    *server.Server
 	keys    *auth.Keyring
 	log     *slog.Logger
+	loading loadReport
 
 	cancel  context.CancelFunc    // stops the engine
 	failure atomic.Pointer[error] // the first error that ends the service
 }
 
-// loading returns a function that reports how many bytes of the weights are loaded.
-// It logs every two seconds, so a load that takes less leaves no line.
-func (s *service) loading() func(done, total int64) {
-	logged := time.Now()
-	var speed loadSpeed
-	return func(done, total int64) {
-		if time.Since(logged) > 2*time.Second {
-			logged = time.Now()
-			s.log.Info("loading", "megabytes", done>>20, "of", total>>20)
-		}
-		s.http.SetProgress(fmt.Sprintf("the model is loading: %d of %d MB", done>>20, total>>20), speed.left(time.Now(), done, total))
+// progress takes in how many bytes of the weights are loaded.
+func (s *service) progress(done, total int64) {
+	text, left, due := s.loading.add(time.Now(), done, total)
+	if due {
+		s.log.Info("loading", s.loading.attributes()...)
 	}
-}
-
-// loadSpeed measures how fast the weights of a model are loaded.
-type loadSpeed struct {
-	rate retry.Rate // of bytes
-	done int64
-	at   time.Time // when these were loaded
-}
-
-// left returns how long it takes to load the rest, now that so many bytes are loaded; 0: that is
-// not known. Loading begins with the first call.
-func (l *loadSpeed) left(now time.Time, done, total int64) time.Duration {
-	if !l.at.IsZero() {
-		l.rate.Add(float64(done-l.done), now.Sub(l.at))
-	}
-	l.done, l.at = done, now
-	return retry.Time(float64(total-done), l.rate.PerSecond())
+	s.http.SetProgress("the model is loading: "+text, left)
 }
 
 // run serves ln until a signal arrives or the engine ends, and then shuts down.
@@ -247,9 +226,21 @@ func (s *service) becomeReady(ended <-chan struct{}) {
 		return
 	}
 	network, spec := s.source.network, &s.engine.spec
+	if line := s.engine.shortened(&network.Config); line != "" {
+		s.log.Info(line, "max_model_len", spec.MaxSeqTokens, "model", network.Config.MaxSeqTokens)
+	}
 	s.log.Info("ready", "seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", s.engine.device,
 		"parameters", network.Parameters(), "weights", inUnits(network.WeightBytes()), "kv_cache", inUnits(s.engine.kvBytes),
 		"kv_tokens", (spec.NumBlocks-1)*spec.BlockTokens, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())
+}
+
+// shortened is what the log says if the context is shorter than the model's although no length
+// was asked for; "" if it is not.
+func (e *preparedEngine) shortened(c *model.Config) string {
+	if !e.shorten || e.spec.MaxSeqTokens >= c.MaxSeqTokens {
+		return ""
+	}
+	return "the context is the longest that the memory holds, and shorter than the model's: --kv-cache-memory, --kv-cache-dtype int8 and --quantization make room for more, and --max-model-len settles it"
 }
 
 // shutDown lets requests in flight end, until the time for that is over or another

@@ -69,6 +69,41 @@ func TestServeOptions(t *testing.T) {
 	}
 }
 
+// TestServeShortContext: a context that the memory does not hold is shortened, unless it was asked
+// for. The log and the list of models say so, and requests are bound by it.
+func TestServeShortContext(t *testing.T) {
+	t.Parallel()
+	dir := copyModel(t)
+	edit("config.json", `"max_position_embeddings": 4096`, `"max_position_embeddings": 131072`)(t, dir)
+	for _, device := range []string{"cpu", "sim"} {
+		// 64 MiB hold 21,845 tokens, rounded down to a multiple of 256.
+		url, stop := startServe(t, dir, "--device", device)
+		code, models, _ := do(t, http.DefaultClient, "GET", url+"/v1/models", "")
+		if code != 200 || !strings.Contains(models, `"max_model_len":21760`) {
+			t.Errorf("%s: %d %s", device, code, models)
+		}
+		if code, body := post(t, url, `{"max_tokens":21761,`+question[1:]); code != 400 || !strings.Contains(body, "max_model_len=21760") {
+			t.Errorf("%s: %d %s", device, code, body)
+		}
+		if log := stop(); !strings.Contains(log, "the context is the longest that the memory holds") || !strings.Contains(log, "max_model_len=21760 model=131072") {
+			t.Errorf("%s: the log says nothing of it:\n%s", device, log)
+		}
+		code, _, msg := runWeir("serve", dir, "--port", "0", "--data-dir", "", "--device", device, "--kv-cache-memory", "64MiB", "--max-model-len", "131072")
+		if code != 1 || !strings.Contains(msg, "one sequence of 131072 tokens needs") || !strings.Contains(msg, "set --max-model-len to at most 218") {
+			t.Errorf("%s: exit %d: %s", device, code, msg)
+		}
+	}
+	if e := prepared(t, dir, "--no-enable-chunked-prefill"); e.spec.MaxSeqTokens != 21760 || e.spec.MaxTokens != 21760 {
+		t.Errorf("without chunks: sequences of %d tokens, steps of %d", e.spec.MaxSeqTokens, e.spec.MaxTokens)
+	}
+	if e := prepared(t, dir, "--no-enable-chunked-prefill", "--max-num-batched-tokens", "5000"); e.spec.MaxSeqTokens != 5000 || e.spec.MaxTokens != 5000 {
+		t.Errorf("without chunks: sequences of %d tokens, steps of %d", e.spec.MaxSeqTokens, e.spec.MaxTokens)
+	}
+	if e := prepared(t, dir, "--max-model-len", "auto"); e.spec.MaxSeqTokens != 21760 || e.spec.MaxTokens != 512 {
+		t.Errorf("sequences of %d tokens, steps of %d", e.spec.MaxSeqTokens, e.spec.MaxTokens)
+	}
+}
+
 // TestServeSim: the simulated device answers at full length, without end tokens.
 func TestServeSim(t *testing.T) {
 	t.Parallel()

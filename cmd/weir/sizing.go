@@ -7,23 +7,27 @@ import (
 	"weir/model"
 )
 
+// leastContext is the shortest context, in tokens, that is chosen where --max-model-len leaves
+// the choice: a shorter one would cut many conversations, so that it has to be asked for.
+const leastContext = 4096
+
 // cacheBytes is how many bytes the keys and values of one token take.
 func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {
 	return cpu.KVBytesPerToken(f, model.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim})
 }
 
-// packedBytes estimates how many bytes of memory the weights take. An embedding
-// that is not the output head as well stays in its mapped file.
-func packedBytes(m *model.Model, f cpu.Format) int64 {
-	n, stored := m.Parameters(), m.WeightBytes()
-	packed := n
-	if !m.Config.TiedHead {
-		packed -= int64(m.Config.VocabSize) * int64(m.Config.Hidden)
+// packedBytes is how many bytes of memory the weights take on the CPU. Embeddings stay in their
+// mapped files.
+func packedBytes(m *model.Model, c cpu.Config) (int64, error) {
+	total := int64(0)
+	for _, x := range m.Matrices() {
+		n, err := c.MatrixBytes(x)
+		if err != nil {
+			return 0, err
+		}
+		total += n
 	}
-	if f == cpu.Auto {
-		return stored / n * packed
-	}
-	return f.MatrixBytes(packed)
+	return total, nil
 }
 
 // checkMemory refuses weights that do not fit into the memory that is free now. The
@@ -44,27 +48,97 @@ func blocksPerSequence(o model.Options) int64 {
 	return int64((o.MaxSeqTokens + o.BlockTokens - 1) / o.BlockTokens)
 }
 
+// A cacheRoom is the memory that the KV cache may have.
+type cacheRoom struct {
+	asked   int64 // --kv-cache-memory, or 0
+	limit   int64 // memory of the machine; 0: that is unknown
+	weights int64 // what the weights take of it
+	// shorten says that the longest sequence may become shorter, down to leastContext,
+	// so that it fits: it was not asked for.
+	shorten bool
+}
+
+// unknownRoom is the size of the KV cache on a machine whose memory is unknown.
+const unknownRoom = 4 << 30
+
+// budget is how many bytes the cache gets, for full sequences of one bytes each, of which least
+// are needed at any rate. Without a wish it is a quarter of the machine's memory. It may be
+// more, so that a full sequence fits: half of what the weights leave, or all of that if the
+// length of the sequence was asked for.
+func (r cacheRoom) budget(one, least int64) int64 {
+	if r.asked > 0 {
+		return r.asked
+	}
+	if r.limit == 0 {
+		return max(unknownRoom, least)
+	}
+	left := max(0, r.limit-r.limit/16-r.weights-ownMemory-leastRequestMemory)
+	most := left
+	if r.shorten {
+		most = left / 2
+	}
+	budget := max(min(r.limit/4, left), min(one, most))
+	if r.shorten && r.limit-r.weights >= least {
+		return max(budget, least)
+	}
+	return budget
+}
+
 // sizePool chooses the number of KV blocks, the null block included, and returns
-// how many bytes they take. perToken is the size of one position in bytes, asked is
-// the value of --kv-cache-memory or 0, and limit is the memory of the machine, or 0
-// if that is unknown. Without a wish the pool gets a quarter of the memory, but no
-// more than the largest number of full sequences needs. A pool that cannot hold one
-// full sequence is an error that says which flags help.
-func sizePool(o model.Options, perToken, asked, limit int64) (blocks int, bytes int64, err error) {
-	block, perSeq := perToken*int64(o.BlockTokens), blocksPerSequence(o)
-	budget := asked
-	if budget == 0 {
-		if budget = limit / 4; limit == 0 {
-			budget = 4 << 30
-		}
-		budget = min(budget, block*(1+perSeq*int64(o.MaxSeqs)))
+// how many bytes they take. perToken is the size of one position in bytes. The pool is not
+// larger than the largest number of full sequences needs, and holds one full sequence at
+// least. If it cannot, o.MaxSeqTokens becomes as much as fits, or there is an error that says
+// which flags help.
+func (r cacheRoom) sizePool(o *model.Options, perToken int64) (blocks int, bytes int64, err error) {
+	block, perSeq := perToken*int64(o.BlockTokens), blocksPerSequence(*o)
+	least := *o
+	least.MaxSeqTokens = min(leastContext, o.MaxSeqTokens)
+	budget := r.budget((1+perSeq)*block, (1+blocksPerSequence(least))*block)
+	n := min(budget/block, int64(1<<31-1)/int64(o.BlockTokens))
+	if n < 1+perSeq && r.shorten && n >= 1+blocksPerSequence(least) {
+		o.MaxSeqTokens = roundContext((n - 1) * int64(o.BlockTokens))
+		perSeq = blocksPerSequence(*o)
 	}
-	n := budget / block
-	if n < 1+perSeq {
-		fits := max(0, n-1) * int64(o.BlockTokens)
-		return 0, 0, fmt.Errorf("one sequence of %d tokens needs %s of KV cache, there are %s: set --max-model-len to at most %d, or --kv-cache-memory to at least %s",
-			o.MaxSeqTokens, inUnits((1+perSeq)*block), inUnits(budget), fits, inUnits((1+perSeq)*block))
+	if r.asked == 0 {
+		n = min(n, 1+perSeq*int64(o.MaxSeqs))
 	}
-	n = min(n, int64(1<<31-1)/int64(o.BlockTokens))
-	return int(n), n * block, nil
+	if n >= 1+perSeq {
+		return int(n), n * block, nil
+	}
+	short := *o
+	if r.shorten {
+		short = least
+	}
+	fits, needs := max(0, n-1)*int64(o.BlockTokens), inUnits((1+blocksPerSequence(short))*block)
+	return 0, 0, fmt.Errorf("one sequence of %d tokens needs %s of KV cache, there are %s: set --max-model-len to at most %d, or --kv-cache-memory to at least %s",
+		short.MaxSeqTokens, needs, inUnits(budget), fits, needs)
+}
+
+// roundContext rounds a number of tokens down to a multiple of 256 from leastContext on, so that
+// small differences between machines change nothing.
+func roundContext(tokens int64) int {
+	if tokens >= leastContext {
+		tokens -= tokens % 256
+	}
+	return int(tokens)
+}
+
+// wholeContext is the longest sequence to plan for where prompts are not cut and no length was
+// asked for: the activations of a step that computes such a prompt take no more than a quarter
+// of a device's memory, 0 if that is unknown. tokens is how many a step has, or 0.
+func wholeContext(c *model.Config, tokens int, memory int64) int {
+	most := int64(c.MaxSeqTokens)
+	if memory > 0 {
+		most = min(most, memory/4/max(1, c.ActivationBytes(1)))
+	}
+	if tokens > 0 {
+		most = min(most, int64(tokens))
+	}
+	if least := min(leastContext, c.MaxSeqTokens); most < int64(least) {
+		return least
+	}
+	if most < int64(c.MaxSeqTokens) && tokens == 0 {
+		return roundContext(most)
+	}
+	return int(most)
 }

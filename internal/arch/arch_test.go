@@ -295,4 +295,9 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "github.com"},
 	},
+	"weights/gguf": {
+		may:    []string{"internal/plainfile", "weights"},
+		tests:  []string{"internal/testkit"},
+		mayNot: []string{"net", "github.com/valyala"},
+	},
 }

@@ -1,0 +1,36 @@
+package cpu
+
+import "weir/model"
+
+// MatrixBytes is how many bytes of memory Load takes for m, with this configuration. An
+// embedding takes none, because it stays in the mapped file. m has been checked.
+func (c Config) MatrixBytes(m model.Matrix) (int64, error) {
+	im, err := choose(c.Impl)
+	if err != nil {
+		return 0, err
+	}
+	d := Device{cfg: c, impl: im} // a device without threads: nothing is loaded into it
+	n, k := 0, 0
+	for _, t := range m.Rows {
+		n += t.Shape[0]
+	}
+	switch m.Use {
+	case model.Embedding:
+		return 0, nil
+	case model.Vector:
+		return vectorBytes(n), nil
+	}
+	k = m.Rows[0].Shape[1]
+	w := matrix{n: n, k: k, format: d.storedAs(m.Rows)}
+	bytes := lines(int64(w.tiles()) * int64(w.format.tileBytes(k)))
+	if len(m.Bias) > 0 {
+		bytes += vectorBytes(w.tiles() * rowsPerTile)
+	}
+	return bytes, nil
+}
+
+// vectorBytes is what n numbers of float32 take in an arena.
+func vectorBytes(n int) int64 { return lines(4 * int64(n)) }
+
+// lines rounds up to whole cache lines, as an arena does.
+func lines(bytes int64) int64 { return (bytes + cacheLine - 1) &^ (cacheLine - 1) }
