@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"unicode/utf8"
 )
@@ -11,9 +10,6 @@ import (
 // maxPiece bounds the length of a piece of a SentencePiece vocabulary, in bytes. All ways to
 // cut a piece in two are looked up, which takes the square of its length.
 const maxPiece = 1024
-
-// noScore is the score of a piece that no merge makes.
-var noScore = float32(math.NaN())
 
 // loadScoredMerges builds the merge table of a SentencePiece BPE model, which has a score for
 // each piece in the place of a list of merges. Two neighbours are merged if together they are
@@ -24,7 +20,7 @@ func (t *Tokenizer) loadScoredMerges(f *file) error {
 	t.merges = &mergeTable{}
 	order := make([]int32, 0, len(f.vocab))
 	for i, score := range f.scores {
-		if score == score {
+		if score == score { // a piece whose score is NaN is not made by merges
 			order = append(order, int32(i))
 		}
 	}
