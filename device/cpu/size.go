@@ -10,7 +10,7 @@ func (c Config) MatrixBytes(m model.Matrix) (int64, error) {
 		return 0, err
 	}
 	d := Device{cfg: c, impl: im} // a device without threads: nothing is loaded into it
-	n, k := 0, 0
+	n := 0
 	for _, t := range m.Rows {
 		n += t.Shape[0]
 	}
@@ -20,11 +20,12 @@ func (c Config) MatrixBytes(m model.Matrix) (int64, error) {
 	case model.Vector:
 		return vectorBytes(n), nil
 	}
-	k = m.Rows[0].Shape[1]
-	w := matrix{n: n, k: k, format: d.storedAs(m.Rows)}
-	bytes := lines(int64(w.tiles()) * int64(w.format.tileBytes(k)))
-	if len(m.Bias) > 0 {
-		bytes += vectorBytes(w.tiles() * rowsPerTile)
+	bytes := int64(0)
+	for _, w := range d.partsOf(m) {
+		bytes += lines(int64(w.tiles()) * int64(w.tile))
+		if len(m.Bias) > 0 {
+			bytes += vectorBytes(w.tiles() * rowsPerTile)
+		}
 	}
 	return bytes, nil
 }
