@@ -69,25 +69,35 @@ func TestGGUFNames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := slices.Sorted(slices.Values(info.Ends)); !slices.Equal(got, w.Ends) {
-				t.Errorf("ends %v, want %v", got, w.Ends)
-			}
+			checkEnds(t, info, w.Ends)
 			if !slices.Equal(tok.prefix, w.Around) {
 				t.Errorf("%v around a text, want %v", tok.prefix, w.Around)
 			}
-			for i, text := range want.Texts {
-				if groupDigits[name] && strings.ContainsFunc(text, unicode.IsNumber) || name == "deepseek-llm" && strings.Contains(text, "\u3000") {
-					continue
-				}
-				if got, ids := encode(tok, text, false), want.Results[w.Result][i]; !slices.Equal(got, ids) {
-					t.Errorf("%q\n got %v\nwant %v", text, spell(tok, got), spell(tok, ids))
-				}
-			}
+			checkNamed(t, name, tok, want.Texts, want.Results[w.Result])
 		})
 	}
 	for name := range wordCuts {
 		if _, ok := want.Names[name]; !ok && name != "" {
 			t.Errorf("nothing is known of %q", name)
+		}
+	}
+}
+
+func checkEnds(t *testing.T, info *GGUF, want []int32) {
+	t.Helper()
+	if got := slices.Sorted(slices.Values(info.Ends)); !slices.Equal(got, want) {
+		t.Errorf("ends %v, want %v", got, want)
+	}
+}
+
+func checkNamed(t *testing.T, name string, tok *Tokenizer, texts []string, want [][]int32) {
+	t.Helper()
+	for i, text := range texts {
+		if groupDigits[name] && strings.ContainsFunc(text, unicode.IsNumber) || name == "deepseek-llm" && strings.Contains(text, "\u3000") {
+			continue
+		}
+		if got := encode(tok, text, false); !slices.Equal(got, want[i]) {
+			t.Errorf("%q\n got %v\nwant %v", text, spell(tok, got), spell(tok, want[i]))
 		}
 	}
 }
@@ -109,9 +119,7 @@ func TestGGUFKinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := slices.Sorted(slices.Values(info.Ends)); !slices.Equal(got, k.Ends) {
-				t.Errorf("ends %v, want %v", got, k.Ends)
-			}
+			checkEnds(t, info, k.Ends)
 			if got := encode(tok, want.Texts[0], true); !slices.Equal(got, k.Special) {
 				t.Errorf("with special tokens\n got %v\nwant %v", got, k.Special)
 			}
