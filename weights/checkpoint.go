@@ -30,18 +30,11 @@ type Checkpoint struct {
 	tensors map[string]Tensor
 	names   []string
 	bytes   int64
-	files   []mapping
-}
-
-// mapping is one file's bytes.
-type mapping struct {
-	data    []byte
-	file    *File // nil: data is memory
-	release func() error
+	files   []Mapping
 }
 
 // opener maps or reads one file of a checkpoint.
-type opener func(name string) (mapping, error)
+type opener func(name string) (Mapping, error)
 
 // Open opens model.safetensors, or the shards of model.safetensors.index.json,
 // in dir. The files are mapped read-only and must not be changed until Close: a file
@@ -49,41 +42,13 @@ type opener func(name string) (mapping, error)
 // bytes are changed in place is not. Replacing files by renaming is harmless. On
 // systems without memory mapping they are read.
 func Open(dir string) (*Checkpoint, error) {
-	return open(dir, plainfile.Dir(dir), func(name string) (mapping, error) {
-		path := filepath.Join(dir, name)
-		f, err := plainfile.Open(path)
-		if errors.Is(err, plainfile.ErrNotRegular) {
-			return mapping{}, fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		if err != nil {
-			return mapping{}, fmt.Errorf("weights: %w", err)
-		}
-		info, err := f.Stat()
-		if err != nil {
-			return mapping{}, fmt.Errorf("weights: %w", errors.Join(err, f.Close()))
-		}
-		if info.Size() < prefixBytes || int64(int(info.Size())) != info.Size() {
-			_ = f.Close() // nothing was written
-			return mapping{}, damaged(path, "%d bytes cannot be a safetensors file on this machine", info.Size())
-		}
-		m, err := mapFile(f, int(info.Size()))
-		if err != nil {
-			return mapping{}, fmt.Errorf("weights: map %s: %w", path, err)
-		}
-		return m, nil
-	})
+	return open(dir, plainfile.Dir(dir), func(name string) (Mapping, error) { return Map(filepath.Join(dir, name)) })
 }
 
 // OpenFS is Open for a file system that has no files to map, such as one
 // embedded in the binary: the files are read into memory.
 func OpenFS(fsys fs.FS) (*Checkpoint, error) {
-	return open("", fsys, func(name string) (mapping, error) {
-		b, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			return mapping{}, fmt.Errorf("weights: %w", err)
-		}
-		return mapping{data: b, release: func() error { return nil }}, nil
-	})
+	return open("", fsys, func(name string) (Mapping, error) { return Read(fsys, name) })
 }
 
 // FromTensors is a checkpoint of tensors that are in memory already. release,
@@ -91,7 +56,7 @@ func OpenFS(fsys fs.FS) (*Checkpoint, error) {
 func FromTensors(tensors []Tensor, release func() error) (_ *Checkpoint, err error) {
 	c := &Checkpoint{tensors: map[string]Tensor{}}
 	if release != nil {
-		c.files = []mapping{{release: release}}
+		c.files = []Mapping{{release: release}}
 	}
 	defer func() {
 		if err != nil {
@@ -110,6 +75,21 @@ func FromTensors(tensors []Tensor, release func() error) (_ *Checkpoint, err err
 		c.bytes += int64(len(t.Data))
 	}
 	slices.Sort(c.names)
+	return c, nil
+}
+
+// FromMappings is a checkpoint of tensors that lie in files, which it takes over: Close unmaps
+// them. They are unmapped at once if there is an error.
+func FromMappings(tensors []Tensor, files []Mapping) (*Checkpoint, error) {
+	c, err := FromTensors(tensors, nil)
+	if err != nil {
+		errs := []error{err}
+		for _, m := range files {
+			errs = append(errs, m.Close())
+		}
+		return nil, errors.Join(errs...)
+	}
+	c.files = files
 	return c, nil
 }
 
@@ -205,11 +185,11 @@ func (c *Checkpoint) addFile(dir, name string, file opener, wanted []string) err
 }
 
 // parse is the function of this name, for a file that may be cut meanwhile.
-func (m mapping) parse(path string) (tensors []Tensor, err error) {
-	defer CatchFault(debug.SetPanicOnFault(true), []Tensor{{Data: m.data, File: m.file}}, &err)
-	tensors, err = parse(path, m.data)
+func (m Mapping) parse(path string) (tensors []Tensor, err error) {
+	defer CatchFault(debug.SetPanicOnFault(true), []Tensor{{Data: m.Data, File: m.File}}, &err)
+	tensors, err = parse(path, m.Data)
 	for i := range tensors {
-		tensors[i].File = m.file
+		tensors[i].File = m.File
 	}
 	return tensors, err
 }
@@ -335,7 +315,7 @@ func (c *Checkpoint) Bytes() int64 { return c.bytes }
 func (c *Checkpoint) Close() error {
 	var errs []error
 	for _, m := range c.files {
-		errs = append(errs, m.release())
+		errs = append(errs, m.Close())
 	}
 	c.files, c.tensors, c.names = nil, nil, nil
 	return errors.Join(errs...)

@@ -82,6 +82,10 @@ func (c *Checkpoint) CatchFault(before bool, err *error) {
 	}
 }
 
+// Fault is the error of a panic with v that is a fault in one of the tensors, and panics again
+// with all others. It is for functions like CatchFault, which have to call recover themselves.
+func Fault(v any, tensors []Tensor) error { return faultIn(v, slices.Values(tensors)) }
+
 // faultIn is the error of a panic with v that is a fault in one of the tensors, and panics
 // again with all others.
 func faultIn(v any, tensors func(yield func(Tensor) bool)) error {
@@ -104,7 +108,7 @@ func faultIn(v any, tensors func(yield func(Tensor) bool)) error {
 // Check returns an error if one of the files was cut since it was mapped.
 func (c *Checkpoint) Check() error {
 	for _, m := range c.files {
-		if err := m.file.Check(); err != nil {
+		if err := m.File.Check(); err != nil {
 			return err
 		}
 	}

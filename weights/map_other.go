@@ -10,13 +10,13 @@ import (
 
 // mapFile reads the whole file, which is safe everywhere, at the price of the memory. It
 // closes f.
-func mapFile(f *os.File, size int) (mapping, error) {
+func mapFile(f *os.File, size int) (Mapping, error) {
 	b := make([]byte, size)
 	_, err := io.ReadFull(f, b)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return mapping{}, err
+		return Mapping{}, err
 	}
-	return mapping{data: b, release: func() error { return nil }}, nil
+	return Mapping{Data: b, release: func() error { return nil }}, nil
 }
 
 func sizeOf(int) (int64, error) { panic("weights: no file is mapped here") }

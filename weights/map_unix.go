@@ -10,14 +10,14 @@ import (
 )
 
 // mapFile maps the whole file. f belongs to the mapping from then on, also if it fails.
-func mapFile(f *os.File, size int) (mapping, error) {
+func mapFile(f *os.File, size int) (Mapping, error) {
 	fd := int(f.Fd())
 	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return mapping{}, errors.Join(err, f.Close())
+		return Mapping{}, errors.Join(err, f.Close())
 	}
-	return mapping{
-		data: b, file: &File{path: f.Name(), fd: fd, size: int64(size)},
+	return Mapping{
+		Data: b, File: &File{path: f.Name(), fd: fd, size: int64(size)},
 		release: func() error { return errors.Join(unix.Munmap(b), f.Close()) },
 	}, nil
 }

@@ -166,7 +166,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"model": {
-		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "weights"},
+		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "weights", "weights/gguf"},
 		tests:  []string{"device/cpu", "internal/testkit", "models"},
 		mayNot: []string{"net", "github.com/valyala"},
 	},
@@ -294,5 +294,10 @@ var rules = map[string]rule{
 		may:    []string{"internal/jsontext", "internal/plainfile"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "github.com"},
+	},
+	"weights/gguf": {
+		may:    []string{"internal/plainfile", "weights"},
+		tests:  []string{"internal/testkit"},
+		mayNot: []string{"net", "github.com/valyala"},
 	},
 }

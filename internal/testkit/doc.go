@@ -3,7 +3,7 @@
 //   - [Golden] compares output with a file;
 //   - [Scripts] runs test cases that are written as text, commands with their
 //     expected output;
-//   - [Safetensors] writes a checkpoint file;
+//   - [Safetensors] and [GGUF] write checkpoint files;
 //   - [Crash] kills a process while it writes, and tells what it had acknowledged. The
 //     process is the test binary itself, whose TestMain is [Main].
 //
