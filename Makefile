@@ -123,6 +123,8 @@ golden: ## write the golden data again (needs Python with tools/golden/requireme
 	$(PYTHON) tools/golden/templates.py
 	$(PYTHON) tools/golden/xgrammar_tags.py grammar/testdata/xgrammar_tags.json
 	$(PYTHON) tools/golden/llguidance_lark.py grammar/testdata/llguidance_lark.json
+	$(PYTHON) tools/golden/ggml_grids.py weights/blocks_grids.bin
+	$(PYTHON) tools/golden/ggml_blocks.py weights/testdata/blocks models/weir-tiny
 
 golden-quantized: ## write the quantised checkpoints of tests again (needs Python with tools/golden/quantized-requirements.txt)
 	$(PYTHON) tools/golden/quantized.py model/testdata/quantized quantconfig/testdata/lists.json
