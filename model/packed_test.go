@@ -157,6 +157,24 @@ func TestPackedLogits(t *testing.T) {
 	}
 }
 
+// TestPackedRounded: with rounded activations the logits are near.
+func TestPackedRounded(t *testing.T) {
+	for _, name := range packedCheckpoints(t) {
+		g := readPackedGolden(t, name)
+		h := newHarness(t, openModel(t, os.DirFS(filepath.Join(quantizedFolder, name))), newQuantized(t, "", cpu.Auto, cpu.F32), model.Options{MaxSeqTokens: 64}, 1)
+		n := len(g.Prompt)
+		var off, size float64
+		for i, row := range h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(0, n)}) {
+			for v, got := range row {
+				off, size = off+math.Pow(float64(got)-g.logits[i][v], 2), size+math.Pow(g.logits[i][v], 2)
+			}
+		}
+		if rel := math.Sqrt(off / size); !(rel <= 0.04) {
+			t.Errorf("%s: relative error %.3g", name, rel)
+		}
+	}
+}
+
 // TestPackedExperts: the experts of gpt-oss are stacks of matrices.
 func TestPackedExperts(t *testing.T) {
 	dir := filepath.Join(quantizedFolder, "mxfp4-experts")

@@ -36,7 +36,7 @@ func (s words) build(p *parts) (t weights.Tensor, err error) {
 	if err := p.shaped(t, codes); err != nil {
 		return t, err
 	}
-	t.Packed = &weights.Packed{Layout: s.layout, Bits: s.bits, GroupRows: 1, GroupColumns: group, Transposed: true, Zero: s.zero}
+	t.Packed = &weights.Packed{Layout: s.layout, Bits: s.bits, GroupRows: 1, GroupColumns: group, Transposed: true, Zero: s.zero, Symmetric: s.sym}
 	if t.Packed.Scales, err = p.take(".scales", weights.F16, weights.BF16, weights.F32); err != nil {
 		return t, err
 	}

@@ -42,6 +42,9 @@ type Packed struct {
 	// is Zero.
 	Zeros Tensor
 	Zero  int32
+	// Symmetric says that the checkpoint claims of its Zeros that each is half the range of
+	// the codes.
+	Symmetric bool
 	// Activations is the type, I8, F8E4M3 or F4, to which the checkpoint was made to have the
 	// rows rounded that the matrix is multiplied with; Invalid: none. Devices that keep more
 	// of them do better.

@@ -58,6 +58,9 @@ func (f Format) expandable() *blockSpec {
 // expectBlocks takes memory for the tiles of w that are expanded or widened.
 func (d *Device) expectBlocks(w *matrix) error {
 	s := w.format.expandable()
+	if w.format == W8A8 {
+		s = &q8Blocks // which are as wide
+	}
 	if s == nil || !d.planned || w.format.blocks() == nil && !w.exact {
 		return nil
 	}
@@ -93,6 +96,10 @@ func (j *productJob) unpack(sc *scratch, tile int) {
 	}
 	m := j.m
 	s, data := m.format.expandable(), m.data[tile*m.tile:][:m.tile]
+	if m.format == W8A8 {
+		widenWhole(sc.wide, data, groups(m.k))
+		return
+	}
 	units := s.units(m.k)
 	k := &j.d.impl.blocks
 	blocks := sc.blocks[:units*s.unit*s.kind.size()]
