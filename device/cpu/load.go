@@ -142,7 +142,7 @@ func (d *Device) partsOf(m model.Matrix) []matrix {
 		f := d.storedAs(t)
 		if len(parts) == 0 || parts[len(parts)-1].format != f {
 			w := matrix{k: t.Shape[1], first: first, format: f, tile: f.tileBytes(t.Shape[1])}
-			w.exact = d.cfg.WeightType == F32 && f != F32
+			w.exact = d.cfg.WeightType == F32 && f != F32 && f != FP8
 			parts = append(parts, w)
 		}
 		parts[len(parts)-1].n += t.Shape[0]

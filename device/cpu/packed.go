@@ -15,6 +15,7 @@ import (
 //	Q8     the same with 8 bits, and differences in [-128, 127]
 //	W8A8   int8 with one float32 scale for each row
 //	MXFP4  E2M1 with powers of two for 32 columns
+//	FP8    E4M3 with scales of any type for rows or blocks of a multiple of 64 columns
 //
 // Which one it is to be is decided by what the header and the config of a checkpoint say, so
 // that the memory is known before anything is read. The scales and zero points are looked at
@@ -28,6 +29,12 @@ func packedFormat(t *weights.Tensor) Format {
 		return Auto
 	}
 	whole := p.GroupColumns >= t.Shape[1]
+	if t.DType == weights.F8E4M3 {
+		if whole || p.GroupColumns%fp8Columns == 0 {
+			return FP8
+		}
+		return Auto
+	}
 	if t.DType == weights.F4 {
 		if p.Scales.DType == weights.F8E8M0 && p.GroupColumns == blockColumns && p.Global == 0 {
 			return MXFP4
@@ -131,6 +138,9 @@ func (p *packedRow) block(dst []uint8, k0 int, offset int32) {
 // repackPacked stores columns [k0, k1) of row i of t as row r of the tile. It reports false if a
 // scale is infinite or NaN.
 func (f Format) repackPacked(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) bool {
+	if f == FP8 {
+		return repackFP8(tile, r, t, i, k0, k1)
+	}
 	p := packedRow{t: t, row: i, group: -1}
 	offset := int32(128)
 	if f == Q4 {

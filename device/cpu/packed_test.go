@@ -100,7 +100,16 @@ var packedCases = []packedCase{
 		t.Packed.Scales = weights.Tensor{DType: weights.F32, Shape: nil, Data: []byte{0, 0, 128, 60}}
 	}},
 	{"E2M1 with powers of two", weights.RowPairs, 4, 32, weights.F8E8M0, false, 0, MXFP4, nil},
+	{"FP8 with a scale for each row", weights.RowCodes, 8, 0, weights.F32, false, 0, FP8, asFP8},
+	{"FP8 in blocks of rows and columns", weights.RowCodes, 8, 128, weights.BF16, false, 0, FP8, func(t *weights.Tensor) {
+		asFP8(t)
+		p := t.Packed
+		p.GroupRows = 24
+		n := (t.Shape[0] + 23) / 24 * ((t.Shape[1] + 127) / 128)
+		p.Scales.Shape, p.Scales.Data = []int{n}, p.Scales.Data[:2*n]
+	}},
 	// No tiles hold these.
+	{"FP8 in short groups", weights.RowCodes, 8, 32, weights.F32, false, 0, F32, asFP8},
 	{"int4 in short groups", weights.RowWords, 4, 16, weights.F16, false, 8, F32, nil},
 	{"int8 with zero points", weights.RowCodes, 8, 0, weights.F32, true, 0, F32, nil},
 	{"int4 with long scales", weights.RowWords, 4, 32, weights.F32, false, 8, F32, nil},
@@ -110,6 +119,16 @@ var packedCases = []packedCase{
 			t.Packed.Order = append(t.Packed.Order, int32(k%t.Groups()))
 		}
 	}},
+}
+
+// asFP8 makes the codes of t E4M3, without a NaN.
+func asFP8(t *weights.Tensor) {
+	t.DType = weights.F8E4M3
+	for i, c := range t.Data {
+		if c&0x7f == 0x7f {
+			t.Data[i] = 0
+		}
+	}
 }
 
 // TestPackedTiles: no number of a quantised checkpoint changes while it is loaded, and it has
@@ -160,6 +179,10 @@ func packedTileRow(m *matrix, i int) []float32 {
 	}
 	for c := 0; c < m.k; c++ {
 		switch {
+		case m.format == FP8:
+			var column [rowsPerTile]float32
+			fp8Column(&column, tile, c)
+			v[c] = column[i%rowsPerTile]
 		case wide != nil:
 			v[c] = lineFloat(wide[c*codeLine:], i%rowsPerTile)
 		case s == nil:

@@ -25,7 +25,7 @@ func (im *impl) way(m *matrix, n int) way {
 		return byFew
 	case m.format.blocks() != nil:
 		return byExpanded
-	case im.dot[m.format] != nil:
+	case m.format != FP8 && im.dot[m.format] != nil:
 		return byDot
 	}
 	return byMul
@@ -40,6 +40,8 @@ func (im *impl) most(w way, f Format) int {
 		return len(im.blocks.few[f-firstBlocks]) - 1
 	case byExpanded:
 		return len(im.blocks.dot[f.blocks().kind]) - 1
+	case byMul:
+		return len(im.products(f)) - 1
 	}
 	return len(im.mul[F32]) - 1
 }
@@ -125,7 +127,7 @@ func (j *productJob) call(sc *scratch, offs, ahead []int, r0, r1 int, out []floa
 			im.mul[F32][r1-r0](sc.wide, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
 			return
 		}
-		im.mul[f][r1-r0](m.data, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
+		im.products(f)[r1-r0](m.data, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
 		return
 	}
 	n := f.steps(m.k)
