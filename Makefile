@@ -125,6 +125,7 @@ golden: ## write the golden data again (needs Python with tools/golden/requireme
 	$(PYTHON) tools/golden/llguidance_lark.py grammar/testdata/llguidance_lark.json
 	$(PYTHON) tools/golden/ggml_grids.py weights/blocks_grids.bin
 	$(PYTHON) tools/golden/ggml_blocks.py weights/testdata/blocks models/weir-tiny
+	$(PYTHON) tools/golden/ggml_rows.py model/testdata/quantised models/weir-tiny
 
 golden-quantized: ## write the quantised checkpoints of tests again (needs Python with tools/golden/quantized-requirements.txt)
 	$(PYTHON) tools/golden/quantized.py model/testdata/quantized quantconfig/testdata/lists.json
