@@ -56,7 +56,7 @@ func TestWeightsOutsideHeap(t *testing.T) {
 		t.Errorf("loading 64 MiB allocated %d bytes on the heap", grown)
 	}
 	mode, _ := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
-	got := hugeKiB(t, d.params[0].mat.data)
+	got := hugeKiB(t, d.params[0].linear.parts[0].data)
 	t.Logf("%d KiB of 65536 in huge pages; the system's mode: %s", got, bytes.TrimSpace(mode))
 	if len(mode) > 0 && !bytes.Contains(mode, []byte("[never]")) && got == 0 {
 		t.Error("the weights are not in huge pages")

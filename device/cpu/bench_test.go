@@ -264,14 +264,14 @@ func benchBlocks(b *testing.B, cfg Config, n, k, rows int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := d.params[first].mat
+	m := d.params[first].linear.parts[0]
 	for size := 0; size < 640<<20; size += len(m.data) {
-		p := param{mat: m}
-		if p.mat.data, err = d.weightMem.bytes(len(m.data)); err != nil {
+		p := m
+		if p.data, err = d.weightMem.bytes(len(m.data)); err != nil {
 			b.Fatal(err)
 		}
-		copy(p.mat.data, m.data)
-		d.params = append(d.params, p)
+		copy(p.data, m.data)
+		d.params = append(d.params, param{linear: linear{n: n, k: k, parts: []matrix{p}}})
 	}
 	start, turns := time.Now(), 0
 	for b.Loop() {

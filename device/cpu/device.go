@@ -157,6 +157,8 @@ type scratch struct {
 	ahead  []int                 // [maxTilesPerPass] what it prefetches
 	edge   []float32             // [rows of a kernel, 16] results of a tile that is not full
 	chunk  []float32             // [draftRows, stride of draftTiles tiles] results of a chunk of the head
+	blocks []byte                // a tile's blocks, expanded
+	wide   []byte                // the same as float32
 	drafts []sampler.PartialDraw // [draftRows]
 	picker sampler.Picker
 	_      [linePad]byte

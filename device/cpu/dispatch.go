@@ -8,7 +8,21 @@ import (
 
 // impls are the implementations that this build has and this processor can
 // run, best first. Tests run all of them through the same checks.
-var impls = append(native(), generic())
+var impls = complete(append(native(), generic()))
+
+// complete gives every tier the plain code for what it has no kernel of its own for, where
+// that is bearable.
+func complete(list []*impl) []*impl {
+	plain := list[len(list)-1]
+	for _, im := range list {
+		for kind, f := range plain.blocks.widen {
+			if im.blocks.widen[kind] == nil {
+				im.blocks.widen[kind] = f
+			}
+		}
+	}
+	return list
+}
 
 // Impls names the tiers that can be forced here, best first. The last is
 // "generic", plain Go.

@@ -44,6 +44,16 @@
 // setting to make for this. The goroutines' setting debug.SetPanicOnFault holds while they
 // read what is mapped, and not longer, so a fault of a kernel still ends the process.
 //
+// # Types of blocks
+//
+// Tensors of ggml's types of blocks keep their codes: Q8_0 and Q4_0 become tiles of Q8 and Q4,
+// and the others tiles of their own where the tier has kernels for them (blocks.go, and
+// repack.go, which moves codes and scales from their places in a file to those in a tile). A
+// tile takes at most 1.15 times the bytes of the file. Stacked tensors of different types are
+// parts of one layer, each with tiles of its own. Products of all tiers are the same bits.
+// Where the configuration says float32, a tile is widened when it is used, and its product is
+// that of weights in float32.
+//
 // Load refuses numbers that are none (NaN, infinities) and those that a format cannot hold,
 // with the tensor's name. Matrices are checked while they are packed and their numbers are
 // in a register: that takes no time that could be measured when the bundled model is loaded. A table

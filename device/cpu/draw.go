@@ -10,7 +10,7 @@ import (
 
 // drawState holds the arguments of Draw until End carries it out.
 type drawState struct {
-	head    *matrix
+	head    *linear
 	act     model.Act // the input of head
 	draws   *backend.Draws
 	logits  view            // [drawRows, VocabSize]
@@ -33,7 +33,7 @@ func (s *drawState) allocate(mem *arena, sp backend.Spec) error {
 // Draw implements model.Device. It is carried out by End, which knows where the
 // results go.
 func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
-	m := &d.params[head].mat
+	m := &d.params[head].linear
 	if m.n != d.shape.Spec.VocabSize || m.k != src.Width {
 		panic(fmt.Sprintf("cpu: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", m.n, m.k, d.shape.Spec.VocabSize, src.Width))
 	}
@@ -54,16 +54,13 @@ func (d *Device) End(out *backend.Out) error {
 			s.topAt[r] = top
 			top += s.draws.Rows[r].Top
 		}
-		if d.impl.dot[s.head.format] != nil {
-			d.quantize(s.act)
-		}
 		if s.draftable() {
 			d.drawWhole(out)
 			rows = 0
 		}
 		for r0 := 0; r0 < rows; r0 += drawRows {
 			n := min(drawRows, rows-r0)
-			d.multiply(s.logits, s.head, d.view(s.act), r0, n)
+			d.multiplyAll(s.logits, s.head, s.act, r0, n)
 			host = s.toHost(out, r0, n, host)
 			if s.draws.Ready != nil && r0 == 0 {
 				s.draws.Ready()
@@ -103,7 +100,7 @@ func (d *Device) drawWhole(out *backend.Out) {
 				d.scratch[i].drafts[r].Start(&s.kernels, &s.draws.Rows[r0+r])
 			}
 		}
-		d.multiply(view{}, s.head, d.view(s.act), r0, n)
+		d.multiplyAll(view{}, s.head, s.act, r0, n)
 		for r := range n {
 			whole := &d.scratch[0].drafts[r]
 			for i := range d.scratch[1:] {

@@ -20,9 +20,27 @@ const (
 	Q8   // weights only: blocks of 32 columns of int8 with a float16 scale
 	Q4   // weights only: the same with 4 bits
 	W8A8 // weights only: int8 with one scale per row
+
+	// Types of blocks, stored with the codes that a checkpoint has (blocks.go). A tensor is
+	// stored like that if it comes like that; nothing is converted to them.
+	Q41
+	Q50
+	Q51
+	Q2K
+	Q3K
+	Q4K
+	Q5K
+	Q6K
+	IQ4NL
+	IQ4XS
+	MXFP4
+
+	firstBlocks = Q41
+	lastBlocks  = MXFP4
 )
 
-var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16", Int8: "int8", Q8: "q8", Q4: "q4", W8A8: "w8a8"}
+var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16", Int8: "int8", Q8: "q8", Q4: "q4", W8A8: "w8a8",
+	Q41: "q4_1", Q50: "q5_0", Q51: "q5_1", Q2K: "q2_k", Q3K: "q3_k", Q4K: "q4_k", Q5K: "q5_k", Q6K: "q6_k", IQ4NL: "iq4_nl", IQ4XS: "iq4_xs", MXFP4: "mxfp4"}
 
 func (f Format) String() string {
 	if int(f) < len(formatNames) {
@@ -33,7 +51,7 @@ func (f Format) String() string {
 
 // ParseFormat is the inverse of String.
 func ParseFormat(s string) (Format, error) {
-	for f, name := range formatNames {
+	for f, name := range formatNames[:firstBlocks] {
 		if s == name {
 			return Format(f), nil
 		}
@@ -81,7 +99,9 @@ func (f Format) MatrixBytes(n int64) int64 {
 
 // tileBytes is the size of a tile of k columns.
 func (f Format) tileBytes(k int) int {
-	switch {
+	switch s := f.blocks(); {
+	case s != nil:
+		return s.units(k) * s.unitBytes()
 	case f == W8A8:
 		return groups(k)*groupWhole + wholeScale
 	case f.quantized():

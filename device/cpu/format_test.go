@@ -188,12 +188,15 @@ func TestPack(t *testing.T) {
 			}
 		}
 	}
-	t.Run("different types meet in float32", func(t *testing.T) {
-		testPack(t, Auto, F32, tensor(rnd, weights.F16, 1, 5, 3), tensor(rnd, weights.BF16, 1, 5, 3))
-	})
+	for _, as := range []Format{Auto, F32, BF16} {
+		t.Run(fmt.Sprintf("different types as %s", as), func(t *testing.T) {
+			testPack(t, as, as, tensor(rnd, weights.F16, 1, 5, 3), tensor(rnd, weights.BF16, 1, 5, 3), tensor(rnd, weights.BF16, 1, 17, 3), tensor(rnd, weights.F16, 1, 2, 3))
+		})
+	}
 }
 
-// testPack loads stacked matrices, which are stored in the format want.
+// testPack loads stacked matrices. Each part of the layer is stored in the format of its
+// tensors, or in the format want.
 func testPack(t *testing.T, as, want Format, rows ...weights.Tensor) {
 	t.Helper()
 	d, err := Open(Config{Threads: 2, WeightType: as, KVType: BF16})
@@ -205,21 +208,29 @@ func testPack(t *testing.T, as, want Format, rows ...weights.Tensor) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := d.params[w].mat
-	k := rows[0].Shape[1]
-	tiles := make([]byte, len(m.data))
-	n := 0
-	for _, src := range rows {
-		for i := range src.Len() {
-			m.format.put(tiles[(n+i/k)/rowsPerTile*m.tile:], i%k, (n+i/k)%rowsPerTile, number(src.DType, src.Data, i))
+	k, first := rows[0].Shape[1], 0
+	for _, m := range d.params[w].linear.parts {
+		format, tiles, n := want, make([]byte, len(m.data)), 0
+		if want == Auto {
+			format = formatOf(rows[0].DType)
 		}
-		n += src.Shape[0]
+		for ; len(rows) > 0 && (want != Auto || formatOf(rows[0].DType) == format); rows = rows[1:] {
+			src := rows[0]
+			for i := range src.Len() {
+				format.put(tiles[(n+i/k)/rowsPerTile*m.tile:], i%k, (n+i/k)%rowsPerTile, number(src.DType, src.Data, i))
+			}
+			n += src.Shape[0]
+		}
+		if m.format != format || m.n != n || m.k != k || m.first != first || m.tiles() != (n+rowsPerTile-1)/rowsPerTile {
+			t.Fatalf("%s, not %s: %+v", m.format, want, m)
+		}
+		if !bytes.Equal(m.data, tiles) {
+			t.Error("wrong bytes")
+		}
+		first += n
 	}
-	if m.format != want || m.n != n || m.k != k || m.tiles() != (n+rowsPerTile-1)/rowsPerTile {
-		t.Fatalf("%s, not %s: %+v", m.format, want, m)
-	}
-	if !bytes.Equal(m.data, tiles) {
-		t.Error("wrong bytes")
+	if len(rows) > 0 {
+		t.Errorf("%d tensors are missing", len(rows))
 	}
 }
 

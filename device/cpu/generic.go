@@ -22,6 +22,7 @@ func generic() *impl {
 		scale:       scaleGeneric,
 		quantize:    quantizeGeneric,
 		quantizeAll: quantizeWhole(largestGeneric, roundGeneric),
+		blocks:      blocksGeneric(),
 		attention:   attentionGeneric(),
 	}
 	for f := Q8; f <= W8A8; f++ {

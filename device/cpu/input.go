@@ -4,51 +4,93 @@ import (
 	"weir/model"
 )
 
-// input holds the rows of one activation as impl.dot wants them, for the product
-// that comes next. The operation that writes a buffer which the model.Shape calls a
-// Factor quantizes each row while it is in the first-level cache. Rows of other
-// buffers, and those that other operations write, are quantized by the product.
-type input struct {
-	data     []byte // [MaxTokens, stride]
-	stride   int
-	quantize func(dst []byte, x []float32)
-	of       model.Act // what it holds; width 0: nothing
-	used     bool      // a loaded matrix is multiplied by impl.dot
+// rounding is how rows are rounded for a product.
+type rounding uint8
+
+const (
+	unrounded rounding = iota // impl.mul takes them as they are
+	toPairs                   // bfloat16: impl.narrow
+	toBlocks                  // Q8 and Q4: impl.quantize
+	toWhole                   // W8A8: impl.quantizeAll
+	toSums                    // types of blocks: impl.blocks.round
+	roundings
+)
+
+// rounding is how rows are rounded that are multiplied with weights of format f.
+func (im *impl) rounding(f Format) rounding {
+	switch {
+	case f.blocks() != nil:
+		return toSums
+	case im.dot[f] == nil:
+		return unrounded
+	case f == BF16:
+		return toPairs
+	case f == W8A8:
+		return toWhole
+	}
+	return toBlocks
 }
 
-// allocate takes memory for rows of every width there is, if products may need
-// it.
-func (in *input) allocate(mem *arena, im *impl, f Format, s model.Shape) error {
-	if f == Auto {
-		f = BF16 // what is not is multiplied as it is
+// round rounds row x in the way r.
+func (im *impl) round(r rounding, dst []byte, x []float32) {
+	switch r {
+	case toPairs:
+		im.narrow(dst, x)
+	case toBlocks:
+		im.quantize(dst, x)
+	case toWhole:
+		im.quantizeAll(dst, x)
+	case toSums:
+		im.blocks.round(dst, x)
 	}
-	if im.dot[f] == nil {
+}
+
+// input holds the rows of one activation as impl.dot wants them, for the product
+// that comes next. The operation that writes a buffer which the model.Shape calls a
+// Factor rounds each row while it is in the first-level cache, in the way that most
+// weights want. Rows of other buffers, those that other operations write, and those that
+// are wanted in another way are rounded by the product.
+type input struct {
+	data   []byte // [MaxTokens, stride]
+	stride int
+	of     model.Act // what it holds; width 0: nothing
+	how    rounding  // how it was rounded
+
+	usual  rounding         // what most weights want
+	wanted [roundings]int64 // bytes of weights that want each
+}
+
+// expect is told of every matrix that is loaded. The first that wants rounded rows has
+// memory taken for them.
+func (in *input) expect(d *Device, w *matrix) error {
+	how := d.impl.rounding(w.format)
+	if how == unrounded || w.exact {
 		return nil
 	}
-	switch f {
-	case BF16:
-		in.quantize = im.narrow
-	case W8A8:
-		in.quantize = im.quantizeAll
-	default:
-		in.quantize = im.quantize
+	in.wanted[how] += int64(len(w.data))
+	if in.usual == unrounded || in.wanted[how] > in.wanted[in.usual] {
+		in.usual = how
 	}
-	for _, a := range s.Acts {
-		in.stride = max(in.stride, f.rowBytes(a.Width))
+	if in.data != nil || !d.planned {
+		return nil
 	}
-	size, err := sizeOf(s.Spec.MaxTokens, in.stride)
+	for _, a := range d.shape.Acts {
+		in.stride = max(in.stride, d.impl.rowBytes(d.cfg.WeightType, a.Width))
+	}
+	size, err := sizeOf(d.shape.Spec.MaxTokens, in.stride)
 	if err != nil {
 		return err
 	}
-	in.data, err = mem.bytes(size)
+	in.data, err = d.mem.bytes(size)
+	d.memory.Scratch += int64(size)
 	return err
 }
 
-// row is the quantized form of row r.
+// row is the rounded form of row r.
 func (in *input) row(r int) []byte { return in.data[r*in.stride:][:in.stride:in.stride] }
 
 // written is the view of an activation that is about to be written by an
-// operation that does not quantize.
+// operation that does not round.
 func (d *Device) written(a model.Act) view {
 	if a.Buf == d.input.of.Buf {
 		d.input.of.Width = 0
@@ -57,31 +99,31 @@ func (d *Device) written(a model.Act) view {
 }
 
 // produced is the view of an activation that is about to be written, and
-// whether its rows are to be quantized as they are.
+// whether its rows are to be rounded as they are.
 func (d *Device) produced(a model.Act) (view, bool) {
 	v := d.written(a)
-	if !d.input.used || !d.acts[a.Buf].factor {
+	if d.input.usual == unrounded || !d.acts[a.Buf].factor {
 		return v, false
 	}
-	d.input.of = a
+	d.input.of, d.input.how = a, d.input.usual
 	return v, true
 }
 
-// quantize has the rows of a in d.input.
-func (d *Device) quantize(a model.Act) {
-	if d.input.of == a {
+// quantize has the rows of a in d.input, rounded in the given way.
+func (d *Device) quantize(a model.Act, how rounding) {
+	if d.input.of == a && d.input.how == how {
 		return
 	}
 	j := &d.inputJob
 	j.x, j.n = d.view(a), d.rows(a)
-	d.input.of = a
+	d.input.of, d.input.how = a, how
 	j.per = max(serialRows/(2*a.Width), j.n/(d.team.threads*chunksPerWorker), 1)
 	if chunks := (j.n + j.per - 1) / j.per; chunks > 0 {
 		d.team.run(1, chunks, j)
 	}
 }
 
-// inputJob quantizes some rows per chunk.
+// inputJob rounds some rows per chunk.
 type inputJob struct {
 	d      *Device
 	x      view
@@ -89,7 +131,8 @@ type inputJob struct {
 }
 
 func (j *inputJob) do(_, chunk int) {
+	in := &j.d.input
 	for r := chunk * j.per; r < min(j.n, (chunk+1)*j.per); r++ {
-		j.d.input.quantize(j.d.input.row(r), j.x.row(r))
+		j.d.impl.round(in.how, in.row(r), j.x.row(r))
 	}
 }

@@ -12,15 +12,24 @@ import (
 
 // param is what a Weight names: one of three things, by Use.
 type param struct {
-	mat   matrix
-	embed embedding
-	vec   []float32
+	linear linear
+	embed  embedding
+	vec    []float32
 }
 
-// matrix is a linear layer's weights in tiles of 16 output rows.
+// linear is a linear layer: matrices below each other, one for each run of stacked tensors
+// that are stored alike.
+type linear struct {
+	n, k  int
+	parts []matrix
+}
+
+// matrix is weights in tiles of 16 output rows.
 type matrix struct {
 	n, k   int
+	first  int // its first row, of those of the linear layer
 	format Format
+	exact  bool      // blocks that are multiplied as float32
 	tile   int       // bytes of a tile
 	data   []byte    // [ceil(n/16)] tiles; rows from n on are zero
 	bias   []float32 // [ceil(n/16)*16], or nil
@@ -63,7 +72,7 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	var err error
 	switch m.Use {
 	case model.Linear, model.Gated:
-		p.mat, err = d.loadLinear(m)
+		p.linear, err = d.loadLinear(m)
 	case model.Embedding:
 		p.embed, err = d.loadEmbedding(m)
 	case model.Vector:
@@ -100,29 +109,69 @@ func (d *Device) loadVector(parts []weights.Tensor, multiple int) ([]float32, er
 	return v, nil
 }
 
-func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
-	n, k := m.Size()
-	w := matrix{n: n, k: k, format: d.storedAs(m.Rows)}
-	if w.format == W8A8 && k > maxWhole {
-		return matrix{}, fmt.Errorf("%w: tensor %q has rows of %d, more than %s can sum up", ErrConfig, m.Rows[0].Name, k, w.format)
+// loadLinear packs a linear layer, part by part.
+func (d *Device) loadLinear(m model.Matrix) (linear, error) {
+	l := linear{parts: d.partsOf(m)}
+	l.n, l.k = m.Size()
+	i := 0
+	for p := range l.parts {
+		w := &l.parts[p]
+		part, end := model.Matrix{Use: m.Use}, i
+		for rows := 0; rows < w.n; end++ {
+			rows += m.Rows[end].Shape[0]
+		}
+		part.Rows = m.Rows[i:end]
+		if len(m.Bias) > 0 {
+			part.Bias = m.Bias[i:end]
+		}
+		if err := d.loadMatrix(w, part); err != nil {
+			return linear{}, err
+		}
+		i = end
 	}
-	w.tile = w.format.tileBytes(k)
+	return l, nil
+}
+
+// partsOf cuts stacked tensors where their formats change, so that none is stored in more
+// memory than its numbers need.
+func (d *Device) partsOf(m model.Matrix) []matrix {
+	var parts []matrix
+	first := 0
+	for i := range m.Rows {
+		t := &m.Rows[i]
+		f := d.storedAs(t)
+		if len(parts) == 0 || parts[len(parts)-1].format != f {
+			w := matrix{k: t.Shape[1], first: first, format: f, tile: f.tileBytes(t.Shape[1])}
+			w.exact = d.cfg.WeightType == F32 && f != F32
+			parts = append(parts, w)
+		}
+		parts[len(parts)-1].n += t.Shape[0]
+		first += t.Shape[0]
+	}
+	return parts
+}
+
+// loadMatrix packs m into w, whose size and format are known.
+func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
+	if w.format == W8A8 && w.k > maxWhole {
+		return fmt.Errorf("%w: tensor %q has rows of %d, more than %s can sum up", ErrConfig, m.Rows[0].Name, w.k, w.format)
+	}
 	size, err := sizeOf(w.tiles(), w.tile)
 	if err != nil {
-		return matrix{}, err
+		return err
 	}
 	if len(m.Bias) > 0 {
 		if w.bias, err = d.loadVector(m.Bias, rowsPerTile); err != nil {
-			return matrix{}, err
+			return err
 		}
 	}
 	if w.data, err = d.weightMem.bytes(size); err != nil {
-		return matrix{}, err
+		return err
 	}
-	j := &packJob{w: &w, rows: m.Rows}
+	j := &packJob{w: w, rows: m.Rows}
 	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
 	if err := j.bad.take(); err != nil {
-		return matrix{}, err
+		return err
 	}
 	for _, t := range m.Rows {
 		d.packed[unsafe.SliceData(t.Data)] = true
@@ -130,25 +179,44 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 	if d.cfg.HugePages {
 		collapse(w.data)
 	}
-	d.input.used = d.input.used || d.impl.dot[w.format] != nil
-	return w, nil
+	if err := d.expectBlocks(w); err != nil {
+		return err
+	}
+	return d.input.expect(d, w)
 }
 
-// storedAs is the format of a matrix in memory. Stacked tensors of different
-// types meet in float32, which holds all of them exactly.
-func (d *Device) storedAs(rows []weights.Tensor) Format {
-	if d.cfg.WeightType != Auto {
-		return d.cfg.WeightType
-	}
-	for _, t := range rows[1:] {
-		if t.DType != rows[0].DType || !asNumbers(&t) {
-			return F32
+// storedAs is the format of a tensor in memory. Blocks keep their codes, also where they are
+// to be float32, for they are widened when they are used; if there are no tiles for their type
+// they are widened now.
+func (d *Device) storedAs(t *weights.Tensor) Format {
+	as := d.cfg.WeightType
+	switch {
+	case as != Auto && as != F32:
+		return as
+	case asNumbers(t):
+		if as == Auto {
+			as = formatOf(t.DType)
 		}
+		return as
 	}
-	if !asNumbers(&rows[0]) {
-		return F32
+	if f := tilesOf(t); f != Auto && d.impl.multiplies(f) {
+		return f
 	}
-	return formatOf(rows[0].DType)
+	return F32
+}
+
+// multiplies reports whether there are kernels for tiles of f.
+func (im *impl) multiplies(f Format) bool {
+	s := f.blocks()
+	return s == nil || im.blocks.dot[s.kind] != nil && im.blocks.expand[f-firstBlocks] != nil
+}
+
+// tilesOf is the format of tiles that keep the codes of t, Auto if there is none.
+func tilesOf(t *weights.Tensor) Format {
+	if t.Packed != nil {
+		return Auto
+	}
+	return blockFormatOf(t.DType)
 }
 
 // packColumns is how much of a row is packed before the next row of the tile:
@@ -249,6 +317,12 @@ func (j *packJob) packTile(chunk int) (err error) {
 // multiple of packColumns.
 func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) {
 	f := j.w.format
+	if tilesOf(t) == f {
+		if !f.repack(tile, r, t, i, k0, k1) {
+			j.bad.set(damaged(t, i, k0, k1))
+		}
+		return
+	}
 	if !f.quantized() && asNumbers(t) {
 		size := j.w.k * t.DType.Size()
 		src := t.Data[t.StoredRow(i)*size:][:size]

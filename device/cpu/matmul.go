@@ -43,19 +43,32 @@ func (f Format) fewRows() int {
 
 // MatMul implements model.Device.
 func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
-	m := &d.params[w].mat
-	if src.Width != m.k || dst.Width != m.n {
-		panic(fmt.Sprintf("cpu: MatMul of [%d, %d] with rows of %d into rows of %d", m.n, m.k, src.Width, dst.Width))
+	l := &d.params[w].linear
+	if src.Width != l.k || dst.Width != l.n {
+		panic(fmt.Sprintf("cpu: MatMul of [%d, %d] with rows of %d into rows of %d", l.n, l.k, src.Width, dst.Width))
 	}
-	if d.impl.dot[m.format] != nil {
-		d.quantize(src)
-	}
-	d.multiply(d.written(dst), m, d.view(src), 0, d.rows(src))
+	d.multiplyAll(d.written(dst), l, src, 0, d.rows(src))
 }
 
-// multiply computes the product x·mᵀ + bias of n rows: row r of y comes from row
-// from+r of x, which is in d.input if the kernel is impl.dot. If y is empty, the
-// results are not stored, but each worker adds them to its drafts.
+// multiplyAll computes the product src·lᵀ + bias of n rows, part by part: row r of y comes
+// from row from+r of src. If y is empty, the results are not stored, but each worker adds
+// them to its drafts.
+func (d *Device) multiplyAll(y view, l *linear, src model.Act, from, n int) {
+	for i := range l.parts {
+		m := &l.parts[i]
+		if how := d.impl.rounding(m.format); how != unrounded && !m.exact {
+			d.quantize(src, how)
+		}
+		part := y
+		if y.data != nil {
+			part = y.from(0, m.first)
+		}
+		d.multiply(part, m, d.view(src), from, n)
+	}
+}
+
+// multiply is multiplyAll for a part, whose rows of x are in d.input if the kernel is
+// impl.dot.
 func (d *Device) multiply(y view, m *matrix, x view, from, n int) {
 	if n == 0 {
 		return
@@ -64,9 +77,11 @@ func (d *Device) multiply(y view, m *matrix, x view, from, n int) {
 	j.y, j.m, j.x, j.n = y, m, x, n
 	j.drafts = y.data == nil
 	j.x.data = x.data[from*x.stride:]
-	j.quantized = d.impl.dot[m.format] != nil
-	if j.quantized {
+	j.way = d.impl.way(m, n)
+	if j.way != byMul && j.way != byWidened {
 		j.q, j.ldq = d.input.data[from*d.input.stride:], d.input.stride
+	} else {
+		j.q = nil
 	}
 	j.cut()
 	if n*m.n*m.k < serialWork {
@@ -82,14 +97,14 @@ func (d *Device) multiply(y view, m *matrix, x view, from, n int) {
 // of the tiles. A chunk multiplies a tile with all of its rows before it goes on to
 // the next, so a tile is read from memory once, and the rows stay in the cache.
 type productJob struct {
-	d         *Device
-	y, x      view
-	drafts    bool // the results go to the workers' drafts, not to y
-	quantized bool
-	q         []byte // the rows of x for impl.dot, ldq bytes apart
-	ldq       int
-	m         *matrix
-	n         int // rows of x
+	d      *Device
+	y, x   view
+	drafts bool // the results go to the workers' drafts, not to y
+	way    way
+	q      []byte // the rows of x as the kernels want them, ldq bytes apart
+	ldq    int
+	m      *matrix
+	n      int // rows of x
 
 	limit  int // rows that a kernel can take
 	block  int // rows of a chunk
@@ -101,11 +116,10 @@ type productJob struct {
 // cut chooses the size of the chunks. It changes no bit of the result.
 func (j *productJob) cut() {
 	rowSize, most := 4*j.m.k, maxTilesPerPass
-	j.limit = len(j.d.impl.mul[F32]) - 1
-	if j.quantized {
-		rowSize = j.ldq
-		j.limit = len(j.d.impl.dot[j.m.format]) - 1
+	if j.q != nil {
+		rowSize = j.m.format.rowSteps(j.m.format.steps(j.m.k))
 	}
+	j.limit = j.d.impl.most(j.way, j.m.format)
 	if j.drafts {
 		most = draftTiles
 	}
@@ -135,7 +149,7 @@ func (j *productJob) do(worker, chunk int) {
 
 	tile := first
 	passes := (n + j.limit - 1) / j.limit
-	if full := min(end, j.m.n/rowsPerTile); passes == 1 && full > tile {
+	if full := min(end, j.m.n/rowsPerTile); passes == 1 && full > tile && j.way != byExpanded && j.way != byWidened {
 		ahead := nearAhead
 		if n > j.m.format.fewRows() {
 			ahead = farAhead
@@ -144,6 +158,7 @@ func (j *productJob) do(worker, chunk int) {
 		tile = full
 	}
 	for ; tile < end; tile++ {
+		j.unpack(sc, tile)
 		// Passes of equal size: eight and eight rows rather than twelve and four.
 		for p := range passes {
 			r0, r1 := p*n/passes, (p+1)*n/passes
@@ -157,7 +172,7 @@ func (j *productJob) do(worker, chunk int) {
 
 	if j.drafts {
 		for r := range n {
-			sc.drafts[row+r].Add(int32(first*rowsPerTile), y.row(r))
+			sc.drafts[row+r].Add(int32(j.m.first+first*rowsPerTile), y.row(r))
 		}
 	}
 }
@@ -201,14 +216,7 @@ func (j *productJob) pass(sc *scratch, t0, t1, distance, r0, r1 int, y view) {
 	if m.bias != nil {
 		bias = m.bias[t0*rowsPerTile : t1*rowsPerTile]
 	}
-	if j.quantized {
-		n := m.format.steps(m.k)
-		x := j.q[r0*j.ldq : (r1-1)*j.ldq+m.format.rowSteps(n)]
-		j.d.impl.dot[m.format][r1-r0](m.data, offs, ahead, n, x, j.ldq, out, ldy, bias)
-	} else {
-		x := j.x.data[r0*j.x.stride : (r1-1)*j.x.stride+m.k]
-		j.d.impl.mul[m.format][r1-r0](m.data, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
-	}
+	j.call(sc, offs, ahead, r0, r1, out, ldy, bias)
 	if cut {
 		for r := range r1 - r0 {
 			copy(y.data[r*y.stride:][:columns], out[r*rowsPerTile:])

@@ -92,6 +92,7 @@ type impl struct {
 	// pick are the draw's own kernels; max is another.
 	pick sampler.Kernels
 
+	blocks blockKernels
 	attention
 }
 
@@ -104,7 +105,16 @@ type (
 func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }
 
 // edgeRows is the same for all its kernels.
-func (im *impl) edgeRows() int { return max(im.rows(), len(im.dot[Q8])-1) }
+func (im *impl) edgeRows() int {
+	rows := max(im.rows(), len(im.dot[Q8])-1)
+	for _, kernels := range im.blocks.dot {
+		rows = max(rows, len(kernels)-1)
+	}
+	for _, kernels := range im.blocks.few {
+		rows = max(rows, len(kernels)-1)
+	}
+	return rows
+}
 
 // draws are the kernels of draws.
 func (im *impl) draws() sampler.Kernels {

@@ -174,7 +174,7 @@ func TestPackWhole(t *testing.T) {
 		if _, err := d.Load(model.Matrix{Rows: src}); err != nil {
 			t.Fatal(err)
 		}
-		m := &d.params[0].mat
+		m := &d.params[0].linear.parts[0]
 		for n := range 35 {
 			s, row := src[0], n
 			if n >= 21 {

@@ -102,9 +102,6 @@ func (d *Device) allocate(s model.Shape) error {
 		sc.picker.Kernels = d.draw.kernels
 		sc.offs, sc.ahead = make([]int, maxTilesPerPass), make([]int, maxTilesPerPass)
 	}
-	if err := d.input.allocate(&d.mem, d.impl, d.cfg.WeightType, s); err != nil {
-		return err
-	}
 	if err := d.attendJob.allocate(&d.mem, s); err != nil {
 		return err
 	}

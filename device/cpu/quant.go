@@ -66,6 +66,9 @@ func (f Format) rowSteps(n int) int {
 	case W8A8:
 		return n*groupColumns + wholeRow
 	}
+	if f.blocks() != nil {
+		return n * sumRow
+	}
 	return n * groupRow
 }
 
@@ -80,12 +83,17 @@ func (f Format) groupBytes() int {
 	return groupScales + 2*blockQ8
 }
 
-// rowBytes is the distance of rows of the given width for impl.dot: an odd
-// number of cache lines, so that the rows which a kernel reads in step do not
-// all fall into one set of a cache.
-func (f Format) rowBytes(width int) int {
-	lines := (f.rowSteps(f.steps(width)) + cacheLine - 1) / cacheLine
-	return (lines | 1) * cacheLine
+// rowBytes is the distance of rows of the given width for impl.dot, rounded in any way that
+// weights stored as f may want: an odd number of cache lines, so that the rows which a kernel
+// reads in step do not all fall into one set of a cache.
+func (im *impl) rowBytes(f Format, width int) int {
+	size := 0
+	for _, g := range []Format{BF16, Q8, Q4, W8A8, firstBlocks} {
+		if im.rounding(g) != unrounded && (f == g || f == Auto && g != W8A8) {
+			size = max(size, g.rowSteps(g.steps(width)))
+		}
+	}
+	return ((size+cacheLine-1)/cacheLine | 1) * cacheLine
 }
 
 // The greatest weights that a format can express, with scales in float16 where it has blocks.

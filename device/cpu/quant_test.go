@@ -429,7 +429,7 @@ func FuzzPack(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m := &d.params[0].mat
+		m := &d.params[0].linear.parts[0]
 		for i := range n * k {
 			v := float64(number(src.DType, src.Data, i))
 			q, scale := element(format, m.data[i/k/rowsPerTile*m.tile:], i%k, i/k%rowsPerTile)

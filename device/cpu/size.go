@@ -1,6 +1,19 @@
 package cpu
 
-import "weir/model"
+import (
+	"weir/model"
+	"weir/weights"
+)
+
+// StoredAs is the format in which Load keeps a matrix that consists of t.
+func (c Config) StoredAs(t weights.Tensor) (Format, error) {
+	im, err := choose(c.Impl)
+	if err != nil {
+		return Auto, err
+	}
+	d := Device{cfg: c, impl: im} // a device without threads: nothing is loaded into it
+	return d.storedAs(&t), nil
+}
 
 // MatrixBytes is how many bytes of memory Load takes for m, with this configuration. An
 // embedding takes none, because it stays in the mapped file. m has been checked.
@@ -9,8 +22,8 @@ func (c Config) MatrixBytes(m model.Matrix) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	d := Device{cfg: c, impl: im} // a device without threads: nothing is loaded into it
-	n, k := 0, 0
+	d := Device{cfg: c, impl: im}
+	n := 0
 	for _, t := range m.Rows {
 		n += t.Shape[0]
 	}
@@ -20,11 +33,12 @@ func (c Config) MatrixBytes(m model.Matrix) (int64, error) {
 	case model.Vector:
 		return vectorBytes(n), nil
 	}
-	k = m.Rows[0].Shape[1]
-	w := matrix{n: n, k: k, format: d.storedAs(m.Rows)}
-	bytes := lines(int64(w.tiles()) * int64(w.format.tileBytes(k)))
-	if len(m.Bias) > 0 {
-		bytes += vectorBytes(w.tiles() * rowsPerTile)
+	bytes := int64(0)
+	for _, w := range d.partsOf(m) {
+		bytes += lines(int64(w.tiles()) * int64(w.tile))
+		if len(m.Bias) > 0 {
+			bytes += vectorBytes(w.tiles() * rowsPerTile)
+		}
 	}
 	return bytes, nil
 }

@@ -60,7 +60,7 @@ func (j *rowJob) do(_, chunk int) {
 // finish is for the end of an op that may have to quantize.
 func (j *rowJob) finish(r int) {
 	if j.quantize {
-		j.d.input.quantize(j.d.input.row(r), j.dst.row(r))
+		j.d.impl.round(j.d.input.how, j.d.input.row(r), j.dst.row(r))
 	}
 }
 

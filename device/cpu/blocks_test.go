@@ -1,0 +1,478 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"weir/backend"
+	"weir/model"
+	"weir/weights"
+)
+
+// halfFloatsOf are the places of the float16 numbers in a block of each type, and where else
+// not every byte is legal.
+var halfFloatsOf = map[weights.DType][]int{
+	weights.Q8_0: {0}, weights.Q4_0: {0}, weights.Q4_1: {0, 2}, weights.Q5_0: {0}, weights.Q5_1: {0, 2},
+	weights.Q2_K: {80, 82}, weights.Q3_K: {108}, weights.Q4_K: {0, 2}, weights.Q5_K: {0, 2}, weights.Q6_K: {208},
+	weights.IQ4_NL: {0}, weights.IQ4_XS: {0}, weights.MXFP4: {},
+}
+
+// blockTypes are the types whose codes are kept, which Widen defines.
+func blockTypes(t testing.TB) []weights.DType {
+	t.Helper()
+	var list []weights.DType
+	for d := weights.Q4_0; d.Blocked(); d++ {
+		if blockFormatOf(d) == Auto {
+			continue
+		}
+		if w := (weights.Tensor{DType: d}); !w.Widens() {
+			t.Logf("%s is not tested: nothing says what its numbers are", d)
+			continue
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// randomBlocks is a matrix of blocks of any bits, with scales that are not too different.
+func randomBlocks(rnd *rand.Rand, d weights.DType, n, k int) weights.Tensor {
+	t := weights.Tensor{Name: d.String(), DType: d, Shape: []int{n, k}, Data: make([]byte, n*d.RowBytes(k))}
+	for i := range t.Data {
+		t.Data[i] = byte(rnd.Uint32())
+	}
+	_, size := d.Block()
+	for at := 0; at < len(t.Data); at += size {
+		for _, off := range halfFloatsOf[d] {
+			binary.LittleEndian.PutUint16(t.Data[at+off:], toF16(float32(rnd.NormFloat64()*0.01)))
+		}
+		if d == weights.MXFP4 {
+			t.Data[at] = byte(118 + rnd.IntN(6))
+		}
+	}
+	return t
+}
+
+// widenedRow is row r of t.
+func widenedRow(t *weights.Tensor, r int) []float32 {
+	v := make([]float32, t.Shape[1])
+	t.Widen(v, r, 0)
+	return v
+}
+
+// TestRepack: no number of a tensor of blocks changes while it is loaded, whatever its place
+// in a tile, whether rows take turns, and however types are stacked. Memory is at most 1.15
+// times what the file has, if the matrix fills its tiles.
+func TestRepack(t *testing.T) {
+	types := blockTypes(t)
+	rnd := newRand(31)
+	for i, d := range types {
+		for _, k := range []int{256, 512, 1536} {
+			if columns, _ := d.Block(); columns == 32 {
+				k -= 32
+			}
+			other := types[(i+1)%len(types)]
+			rows := []weights.Tensor{randomBlocks(rnd, d, 20, k), randomBlocks(rnd, d, 12, k)}
+			rows[0].Pairs = 10
+			testRepack(t, rows)
+			if columns, _ := other.Block(); k%columns == 0 {
+				testRepack(t, append(rows, randomBlocks(rnd, other, 7, k), tensor(rnd, weights.F16, 1, 3, k)))
+			}
+		}
+	}
+}
+
+func testRepack(t *testing.T, rows []weights.Tensor) {
+	t.Helper()
+	d, err := Open(Config{Threads: 2, KVType: BF16, Impl: "generic"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	w, err := d.Load(model.Matrix{Rows: rows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range d.params[w].linear.parts {
+		size := 0
+		for n := 0; n < m.n; rows = rows[1:] {
+			for r := range rows[0].Shape[0] {
+				sameBits(t, tileRow(&m, n+r), widenedRow(&rows[0], r), "%s, row %d", rows[0].DType, r)
+			}
+			n += rows[0].Shape[0]
+			size += len(rows[0].Data)
+		}
+		if limit := 1.15; m.n%rowsPerTile == 0 && m.k >= 480 && float64(len(m.data)) > limit*float64(size) {
+			t.Errorf("%s: %d bytes take %d", m.format, size, len(m.data))
+		}
+	}
+}
+
+// tileRow is row i of a matrix, as float32.
+func tileRow(m *matrix, i int) []float32 {
+	tile, v := m.data[i/rowsPerTile*m.tile:][:m.tile], make([]float32, m.k)
+	s := m.format.expandable()
+	var e expandedBlock
+	for c := 0; c < m.k; c += blockColumns {
+		if s == nil {
+			for j := c; j < c+blockColumns; j++ {
+				v[j] = tileColumn(m.format, tile, j)[i%rowsPerTile]
+			}
+			continue
+		}
+		s.expand(&e, tile, c/blockColumns)
+		e.widen(s, v[c:c+blockColumns], i%rowsPerTile)
+	}
+	return v
+}
+
+// TestRepackRefuses: a scale that is infinite or NaN is refused with the tensor's name.
+func TestRepackRefuses(t *testing.T) {
+	for _, d := range blockTypes(t) {
+		if d == weights.MXFP4 {
+			continue
+		}
+		for _, off := range halfFloatsOf[d] {
+			for _, bad := range []uint16{0x7c00, 0xfc00, 0x7e01} {
+				w := randomBlocks(newRand(1), d, 20, 512)
+				w.Name = "the.bad.one"
+				_, size := d.Block()
+				binary.LittleEndian.PutUint16(w.Data[len(w.Data)-size+off:], bad)
+				checkRefused(t, w)
+			}
+		}
+	}
+}
+
+func checkRefused(t *testing.T, w weights.Tensor) {
+	t.Helper()
+	d, err := Open(Config{Threads: 2, KVType: BF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err = d.Load(model.Matrix{Rows: []weights.Tensor{w}}); !errors.Is(err, weights.ErrDamaged) || !strings.Contains(err.Error(), w.Name) {
+		t.Errorf("%s: %v", w.DType, err)
+	}
+}
+
+// TestFMA: rounded once. The cases where rounding twice would be wrong have sums that lie
+// close to the middle between two float32.
+func TestFMA(t *testing.T) {
+	rnd := newRand(32)
+	exact := func(a, b, c float32) float32 {
+		float := func(v float32) *big.Float { return new(big.Float).SetPrec(400).SetFloat64(float64(v)) }
+		p := float(a)
+		v, _ := p.Add(p.Mul(p, float(b)), float(c)).Float32()
+		return v
+	}
+	for i := range 200000 {
+		a, b := float32(rnd.NormFloat64()), float32(rnd.NormFloat64())
+		c := float32(rnd.NormFloat64() * math.Ldexp(1, rnd.IntN(60)-30))
+		if i%2 == 0 { // a*b is half a unit of c and a little more or less
+			c = float32(1+rnd.IntN(1<<24)) * float32(1-2*rnd.IntN(2))
+			a = float32(0.5 + 0x1p-24*float64(rnd.IntN(3)))
+			b = float32(1 + math.Ldexp(float64(rnd.IntN(5)-2), -24))
+		}
+		if got, want := fma32(a, b, c), exact(a, b, c); got != want {
+			t.Fatalf("fma(%v, %v, %v) = %v, not %v", a, b, c, got, want)
+		}
+	}
+	inf := float32(math.Inf(1))
+	if fma32(inf, 1, 3) != inf || fma32(2, 3, -inf) != -inf || !math.IsNaN(float64(fma32(inf, 0, 1))) || fma32(math.MaxFloat32, 2, 0) != inf {
+		t.Error("infinities")
+	}
+}
+
+// TestRoundSums: every implementation writes the bits of the definition.
+func TestRoundSums(t *testing.T) {
+	eachImpl(t, func(t *testing.T, im *impl) {
+		if im.blocks.round == nil {
+			t.Skip("no kernel")
+		}
+		rnd := newRand(33)
+		for n := range 258 {
+			for kind := range rowKinds {
+				x := rowOfKind(rnd, n, kind)
+				all, got := bandedBytes(groups(n)*sumRow, n%8)
+				im.blocks.round(got, x.v)
+				x.intact(t)
+				intactBytes(t, all, got)
+				checkSums(t, im, got, x.v)
+			}
+		}
+	})
+}
+
+// checkSums holds a row that im rounded against quantizeGeneric.
+func checkSums(t *testing.T, im *impl, got []byte, x []float32) {
+	t.Helper()
+	plain := make([]byte, groups(len(x))*groupRow)
+	quantizeGeneric(plain, x)
+	for b := range 2 * groups(len(x)) {
+		p, g := plain[b/2*groupRow:][:groupRow], got[b/2*sumRow:][:sumRow]
+		scale := math.Float32frombits(word(p[8+b%2*4:]))
+		var sums [2]int32
+		for i := range blockColumns {
+			q := p[16+b%2*32+i]
+			if g[40+b%2*32+i] != q {
+				t.Fatalf("row of %d: number %d of block %d", len(x), i, b)
+			}
+			sums[i/16] += int32(int8(q))
+		}
+		sum := sums[0] + sums[1]
+		want := scale
+		if im.exponents {
+			want = exponent(scale)
+		}
+		value := float32(sum) * scale
+		gotValue := math.Float32frombits(word(g[32+b%2*4:]))
+		if int32(word(g[b%2*8:])) != -128*sums[0] || int32(word(g[b%2*8+4:])) != -128*sums[1] || int32(word(g[16+b%2*4:])) != -128*sum ||
+			!equalBits(math.Float32frombits(word(g[24+b%2*4:])), want) || gotValue != value && (gotValue == gotValue || value == value) {
+			t.Fatalf("row of %d, block %d: %v for sums %v of scale %v", len(x), b, g[:40], sums, scale)
+		}
+	}
+}
+
+// eachBlockFormat runs a test for every format of blocks and every tier with kernels for it.
+func eachBlockFormat(t *testing.T, f func(t *testing.T, im *impl, format Format, s *blockSpec)) {
+	t.Helper()
+	for format := firstBlocks; format <= lastBlocks; format++ {
+		t.Run(format.String(), func(t *testing.T) {
+			eachImpl(t, func(t *testing.T, im *impl) {
+				if !im.multiplies(format) {
+					t.Skip("no kernels")
+				}
+				f(t, im, format, format.blocks())
+			})
+		})
+	}
+}
+
+// randomUnits is a tile of any bits, its scales not too different. It ends where unreadable
+// memory begins.
+func randomUnits(t testing.TB, rnd *rand.Rand, s *blockSpec, units int) []byte {
+	t.Helper()
+	tile := beforeGuard(t, units*s.unitBytes())
+	for i := range tile {
+		tile[i] = byte(rnd.Uint32())
+	}
+	for u := range units {
+		unit := tile[u*s.unitBytes():]
+		floats := s.factorsAt()
+		switch s.source {
+		case exponents:
+			for i := range s.unit * rowsPerTile {
+				unit[i] = byte(rnd.IntN(maxExponent + 1))
+				if u > 0 {
+					unit[i] = byte(118 + rnd.IntN(6))
+				}
+			}
+			continue
+		case halfFloats:
+			floats = 2 * rowsPerTile * s.unit
+			if s.mins() {
+				floats *= 2
+			}
+		}
+		for i := 0; i < floats; i += 2 {
+			binary.LittleEndian.PutUint16(unit[i:], toF16(float32(rnd.NormFloat64())))
+		}
+	}
+	return tile
+}
+
+// blockRows are rows of activations, rounded by im and by the plain code.
+func blockRows(t testing.TB, rnd *rand.Rand, im *impl, rows, k int) (got, plain []byte, ldx int) {
+	t.Helper()
+	ldx = groups(k) * sumRow
+	got, plain = beforeGuard(t, rows*ldx), make([]byte, rows*ldx)
+	for r := range rows {
+		x := rowOfKind(rnd, k, []int{0, 3, 0, 1}[r%4]).v
+		im.blocks.round(got[r*ldx:][:ldx], x)
+		generic().blocks.round(plain[r*ldx:][:ldx], x)
+	}
+	return got, plain, ldx
+}
+
+// TestBlockKernels: the kernels of every tier, for every number of rows, compute the bits of
+// the plain code, and touch nothing else.
+func TestBlockKernels(t *testing.T) {
+	eachBlockFormat(t, func(t *testing.T, im *impl, f Format, s *blockSpec) {
+		rnd := newRand(34)
+		for units := 1; units <= 3; units++ {
+			blocks := units * s.unit
+			k := blocks * blockColumns
+			tile := randomUnits(t, rnd, s, units)
+			own, plain := beforeGuard(t, blocks*s.kind.size()), make([]byte, blocks*s.kind.size())
+			im.blocks.expand[f-firstBlocks](own, tile, units)
+			s.expandGeneric(plain, tile, units)
+			most := max(im.most(byFew, f), im.most(byExpanded, f))
+			x, xPlain, ldx := blockRows(t, rnd, im, most, k)
+			bias := guardedFloats(t, rowsPerTile)
+			for i := range bias {
+				bias[i] = float32(rnd.NormFloat64())
+			}
+			for _, bias := range [][]float32{nil, bias} {
+				var want [][]float32
+				for r := range most {
+					y := make([]float32, rowsPerTile)
+					s.kind.dotGeneric(1)(plain, 0, 0, groups(k), xPlain[r*ldx:], ldx, y, 0, bias)
+					want = append(want, y)
+				}
+				for m := 1; m <= im.most(byExpanded, f); m++ {
+					checkBlockRows(t, want, m, func(y []float32, ldy int) {
+						im.blocks.dot[s.kind][m](own, math.MinInt/4, 13, groups(k), x[:m*ldx], ldx, y, ldy, bias)
+					})
+				}
+				for m := 1; m <= im.most(byFew, f); m++ {
+					checkBlockRows(t, want, m, func(y []float32, ldy int) {
+						im.blocks.few[f-firstBlocks][m](tile, []int{0}, []int{math.MaxInt / 4}, units, x[:m*ldx], ldx, y, ldy, bias)
+					})
+				}
+			}
+			wide, widePlain := beforeGuard(t, k*codeLine), make([]byte, k*codeLine)
+			im.blocks.widen[s.kind](wide, own, blocks)
+			s.kind.widenGeneric(widePlain, plain, blocks)
+			if string(wide) != string(widePlain) {
+				t.Errorf("%d units are widened to other numbers", units)
+			}
+		}
+	})
+}
+
+func checkBlockRows(t *testing.T, want [][]float32, m int, run func(y []float32, ldy int)) {
+	t.Helper()
+	for r, row := range resultRows(t, m, rowsPerTile, run) {
+		for i := range row {
+			if !equalBits(row[i], want[r][i]) && (row[i] == row[i] || want[r][i] == want[r][i]) {
+				t.Fatalf("row %d of %d, column %d: %v, not %v", r, m, i, row[i], want[r][i])
+			}
+		}
+	}
+}
+
+// TestBlockSums: the plain code itself, against double precision.
+func TestBlockSums(t *testing.T) {
+	rnd := newRand(35)
+	for f := firstBlocks; f <= lastBlocks; f++ {
+		s := f.blocks()
+		k := 2 * s.unitColumns()
+		tile := randomUnits(t, rnd, s, 2)
+		if s.source == exponents {
+			copy(tile, tile[s.unitBytes():])
+		}
+		m := matrix{n: rowsPerTile, k: k, format: f, tile: len(tile), data: tile}
+		blocks := make([]byte, 2*s.unit*s.kind.size())
+		s.expandGeneric(blocks, tile, 2)
+		row, _, _ := blockRows(t, rnd, generic(), 1, k)
+		y := make([]float32, rowsPerTile)
+		s.kind.dotGeneric(1)(blocks, 0, 0, groups(k), row, 0, y, 0, nil)
+		wide := make([]byte, k*codeLine)
+		s.kind.widenGeneric(wide, blocks, k/blockColumns)
+		for r := range y {
+			w := tileRow(&m, r)
+			want, size := addProducts(k, func(i int) float64 { return float64(w[i]) }, func(i int) float64 {
+				return float64(int8(row[i/64*sumRow+sumNumbers+i%64])) * float64(math.Float32frombits(word(row[i/64*sumRow+sumScales+i/32%2*4:])))
+			})
+			near(t, y[r], want, size, 30*epsilon, "%s: row %d", f, r)
+			for c, v := range w {
+				if got := lineFloat(wide[c*codeLine:], r); !equalBits(got, v) {
+					t.Fatalf("%s: row %d, column %d is widened to %v, not %v", f, r, c, got, v)
+				}
+			}
+		}
+	}
+}
+
+// TestBlockMatrices: whole products of stacked matrices of several types, with any number of
+// rows and threads, are the same bits on every tier; as float32 they are those of the widened
+// matrix.
+func TestBlockMatrices(t *testing.T) {
+	types := blockTypes(t)
+	rnd := newRand(36)
+	const k = 512
+	var rows []weights.Tensor
+	var bias []weights.Tensor
+	n := 0
+	for i, d := range types {
+		rows = append(rows, randomBlocks(rnd, d, 21+i, k))
+		bias = append(bias, tensor(rnd, weights.F32, 1, 21+i))
+		n += 21 + i
+	}
+	m := model.Matrix{Rows: rows, Bias: bias}
+	var wide model.Matrix
+	wide.Bias = bias
+	for i := range rows {
+		w := weights.Tensor{Name: "wide", DType: weights.F32, Shape: rows[i].Shape}
+		for r := range rows[i].Shape[0] {
+			for _, v := range widenedRow(&rows[i], r) {
+				w.Data = binary.LittleEndian.AppendUint32(w.Data, math.Float32bits(v))
+			}
+		}
+		wide.Rows = append(wide.Rows, w)
+	}
+	const most = 40
+	want := blockProduct(t, Config{Threads: 1, Impl: "generic"}, m, most, n, k)
+	eachImpl(t, func(t *testing.T, im *impl) {
+		exact := blockProduct(t, Config{Threads: 2, Impl: im.name, WeightType: F32}, wide, most, n, k)
+		for _, count := range []int{1, 2, 3, 5, 12, 13, most} {
+			if im.multiplies(firstBlocks) {
+				// Q8 and Q4 do not promise the same bits on every tier.
+				got := blockProduct(t, Config{Threads: 1 + count%2, Impl: im.name}, m, count, n, k)
+				checkBlockProduct(t, got, want, types, fmt.Sprintf("%d rows", count))
+			}
+			got := blockProduct(t, Config{Threads: 2, Impl: im.name, WeightType: F32}, m, count, n, k)
+			for r := range got {
+				sameBits(t, got[r], exact[r], "as float32, row %d of %d", r, count)
+			}
+		}
+	})
+}
+
+// checkBlockProduct compares what matrices of blocks computed. The columns of the first two
+// types, Q4_0 and Q8_0, are left out.
+func checkBlockProduct(t *testing.T, got, want [][]float32, types []weights.DType, what string) {
+	t.Helper()
+	for r := range got {
+		at := 0
+		for i, d := range types {
+			if d != weights.Q8_0 && d != weights.Q4_0 {
+				sameBits(t, got[r][at:at+21+i], want[r][at:at+21+i], "%s: %s, row %d", what, d, r)
+			}
+			at += 21 + i
+		}
+	}
+}
+
+// blockProduct multiplies rows with a matrix.
+func blockProduct(t *testing.T, cfg Config, m model.Matrix, rows, n, k int) [][]float32 {
+	t.Helper()
+	cfg.KVType = BF16
+	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
+	acts := []model.ActShape{{Width: k}, {Width: n}}
+	d := openPlanned(t, cfg, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: acts, Spec: spec})
+	w, err := d.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.batch = &backend.Batch{Tokens: make([]int32, rows)}
+	rnd := newRand(37)
+	src, dst := model.Act{Width: k}, model.Act{Buf: 1, Width: n}
+	for r := range rows {
+		for i := range d.view(src).row(r) {
+			d.view(src).row(r)[i] = float32(rnd.NormFloat64())
+		}
+	}
+	d.MatMul(dst, w, src)
+	var y [][]float32
+	for r := range rows {
+		y = append(y, append([]float32(nil), d.view(dst).row(r)...))
+	}
+	return y
+}

@@ -1,0 +1,141 @@
+package cpu
+
+import (
+	"unsafe"
+)
+
+// way is how a matrix is multiplied.
+type way uint8
+
+const (
+	byMul      way = iota // impl.mul: both operands as they are
+	byDot                 // impl.dot: rounded rows
+	byFew                 // blocks.few: the same for tiles of blocks
+	byExpanded            // blocks.expand, then blocks.dot: for more rows than few takes
+	byWidened             // tiles of blocks as float32, then impl.mul
+)
+
+// way is how m is multiplied with n rows. It changes no bit of the result, but for byWidened,
+// which the configuration asks for.
+func (im *impl) way(m *matrix, n int) way {
+	switch {
+	case m.exact:
+		return byWidened
+	case m.format.blocks() != nil && n <= im.most(byFew, m.format):
+		return byFew
+	case m.format.blocks() != nil:
+		return byExpanded
+	case im.dot[m.format] != nil:
+		return byDot
+	}
+	return byMul
+}
+
+// most is how many rows a kernel takes.
+func (im *impl) most(w way, f Format) int {
+	switch w {
+	case byDot:
+		return len(im.dot[f]) - 1
+	case byFew:
+		return len(im.blocks.few[f-firstBlocks]) - 1
+	case byExpanded:
+		return len(im.blocks.dot[f.blocks().kind]) - 1
+	}
+	return len(im.mul[F32]) - 1
+}
+
+// expandable is how blocks of f are expanded. Tiles of Q8 and Q4 can be read like the others.
+func (f Format) expandable() *blockSpec {
+	switch f {
+	case Q8:
+		return &q8Blocks
+	case Q4:
+		return &q4Blocks
+	}
+	return f.blocks()
+}
+
+// expectBlocks takes memory for the tiles of w that are expanded or widened.
+func (d *Device) expectBlocks(w *matrix) error {
+	s := w.format.expandable()
+	if s == nil || !d.planned || w.format.blocks() == nil && !w.exact {
+		return nil
+	}
+	blocks := s.units(w.k) * s.unit
+	for i := range d.scratch {
+		sc := &d.scratch[i]
+		if err := d.grow(&sc.blocks, blocks*s.kind.size()); err != nil {
+			return err
+		}
+		if w.exact {
+			if err := d.grow(&sc.wide, blocks*blockColumns*codeLine); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// grow makes b at least n bytes. What it was is not used any more, and there are only a few
+// widths of matrices.
+func (d *Device) grow(b *[]byte, n int) (err error) {
+	if len(*b) < n {
+		*b, err = d.mem.bytes(n)
+		d.memory.Scratch += int64(n)
+	}
+	return err
+}
+
+// unpack prepares a tile for passes over it.
+func (j *productJob) unpack(sc *scratch, tile int) {
+	if j.way != byExpanded && j.way != byWidened {
+		return
+	}
+	m := j.m
+	s, data := m.format.expandable(), m.data[tile*m.tile:][:m.tile]
+	units := s.units(m.k)
+	k := &j.d.impl.blocks
+	blocks := sc.blocks[:units*s.unit*s.kind.size()]
+	if m.format.blocks() != nil {
+		k.expand[m.format-firstBlocks](blocks, data, units)
+	} else {
+		s.expandGeneric(blocks, data, units)
+	}
+	if j.way == byWidened {
+		k.widen[s.kind](sc.wide, blocks, units*s.unit)
+	}
+}
+
+// call has the kernel of a pass compute rows [r0, r1). Where a tile is unpacked, it is the
+// only one.
+func (j *productJob) call(sc *scratch, offs, ahead []int, r0, r1 int, out []float32, ldy int, bias []float32) {
+	m, im := j.m, j.d.impl
+	f := m.format
+	if j.q == nil {
+		x := j.x.data[r0*j.x.stride : (r1-1)*j.x.stride+m.k]
+		if j.way == byWidened {
+			offs[0], ahead[0] = 0, distance(sc.wide, m.data, ahead[0])
+			im.mul[F32][r1-r0](sc.wide, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
+			return
+		}
+		im.mul[f][r1-r0](m.data, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
+		return
+	}
+	n := f.steps(m.k)
+	x := j.q[r0*j.ldq : (r1-1)*j.ldq+f.rowSteps(n)]
+	switch j.way {
+	case byDot:
+		im.dot[f][r1-r0](m.data, offs, ahead, n, x, j.ldq, out, ldy, bias)
+	case byFew:
+		im.blocks.few[f-firstBlocks][r1-r0](m.data, offs, ahead, f.blocks().units(m.k), x, j.ldq, out, ldy, bias)
+	case byExpanded:
+		step := m.tile / (2 * n * codeLines)
+		im.blocks.dot[f.blocks().kind][r1-r0](sc.blocks, distance(sc.blocks, m.data, ahead[0]), step, n, x, j.ldq, out, ldy, bias)
+	}
+}
+
+// distance is the offset, from the beginning of from, of byte at of to, which is in other
+// memory that the garbage collector does not move either.
+func distance(from, to []byte, at int) int {
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(to))) - uintptr(unsafe.Pointer(unsafe.SliceData(from))) + uintptr(at)) //nolint:gosec
+}
