@@ -21,17 +21,40 @@ import (
 // or [-8, 7], and a scale that is a float16. The host does this, because each stored form
 // would need a kernel of its own, and reading the file takes longer.
 
-// numbers reports whether Data are t's numbers, one after another.
-func numbers(t *weights.Tensor) bool { return t.Packed == nil && !t.DType.Blocked() }
+// StoredAs is the format in which Load keeps a matrix or a table of embeddings. exact says that
+// its tensors are quantised, and kept as they are. If Load refuses them the error is
+// ErrStored, or a fault of a file that was cut: the scales are read.
+func (c Config) StoredAs(m model.Matrix) (f Format, exact bool, err error) {
+	defer weights.CatchFault(debug.SetPanicOnFault(true), m.Rows, &err)
+	coded := -1
+	for i := range m.Rows {
+		if m.Rows[i].Quantized() {
+			coded = i
+		}
+	}
+	if m.Use != model.Embedding || coded >= 0 {
+		f = c.Weights
+	}
+	if coded < 0 || c.Weights != BF16 {
+		return f, false, nil
+	}
+	if f, exact = keeps(m.Rows); exact {
+		return f, true, nil
+	}
+	if t := &m.Rows[coded]; !c.Widen {
+		return BF16, false, fmt.Errorf("%w: tensor %q is stored as %s, which no kernel reads", ErrStored, t.Name, t.TypeName())
+	}
+	return BF16, false, nil
+}
 
 // blockColumns is how many columns share a scale in tiles.
 const blockColumns = 32
 
-// exact is the format whose tiles hold all of a matrix as its tensors are stored, if there is
+// keeps is the format whose tiles hold all of a matrix as its tensors are stored, if there is
 // one.
-func exact(rows []weights.Tensor) (f Format, ok bool) {
+func keeps(rows []weights.Tensor) (f Format, ok bool) {
 	for i := range rows {
-		g, ok := exactOne(&rows[i])
+		g, ok := keepsOne(&rows[i])
 		if !ok || i > 0 && g != f {
 			return 0, false
 		}
@@ -40,7 +63,7 @@ func exact(rows []weights.Tensor) (f Format, ok bool) {
 	return f, true
 }
 
-func exactOne(t *weights.Tensor) (Format, bool) {
+func keepsOne(t *weights.Tensor) (Format, bool) {
 	p := t.Packed
 	switch {
 	case p == nil && t.DType == weights.Q8_0:

@@ -81,7 +81,7 @@ func TestExact(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f, ok := exact(c.rows)
+			f, ok := keeps(c.rows)
 			if !ok || f != c.want {
 				t.Fatalf("stored as %v, %v", f, ok)
 			}
@@ -144,11 +144,11 @@ func TestNotExact(t *testing.T) {
 		"columns in order": {ordered},
 		"8 bits, any zero": {randomWords(rng, 8, 16, 64, 64, rng.Uint32)},
 	} {
-		if f, ok := exact(rows); ok {
+		if f, ok := keeps(rows); ok {
 			t.Errorf("%s: stored as %s", name, f)
 		}
 	}
-	if f, ok := exact([]weights.Tensor{scale(0x1p-24)}); !ok || f != Q8 {
+	if f, ok := keeps([]weights.Tensor{scale(0x1p-24)}); !ok || f != Q8 {
 		t.Errorf("the least scale: %v, %v", f, ok)
 	}
 }

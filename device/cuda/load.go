@@ -79,10 +79,11 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 			p.n = 2 * int(roundUp(int64(p.n/2), kernels.Tile/2))
 		}
 	}
-	packed, err := d.format(p, m)
+	as, packed, err := d.cfg.StoredAs(m)
 	if err != nil {
 		return err
 	}
+	p.as = as
 	if p.use != model.Embedding {
 		d.need.work = max(d.need.work, int64(kernels.GemmWork(mostFew, mostFew, p.n, p.k)))
 		d.need.counters = max(d.need.counters, int64(kernels.GemmCounters(mostFew, mostFew, p.n))*4)
@@ -113,42 +114,6 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 	return nil
 }
 
-// format chooses how a matrix is stored. packed says that its tensors are whole numbers with
-// scales which p.as holds as they are.
-func (d *Device) format(p *param, m model.Matrix) (packed bool, err error) {
-	coded := -1 // a tensor whose Data are not its numbers
-	for i := range m.Rows {
-		if !numbers(&m.Rows[i]) {
-			coded = i
-		}
-	}
-	if p.use != model.Embedding || coded >= 0 {
-		p.as = d.cfg.Weights
-	}
-	if coded < 0 || d.cfg.Weights != BF16 {
-		return false, nil
-	}
-	if f, ok := exact(m.Rows); ok {
-		p.as = f
-		return true, nil
-	}
-	if t := &m.Rows[coded]; !d.cfg.Widen {
-		return false, fmt.Errorf("%w: tensor %q is stored as %s, which no kernel reads; it can be widened to bfloat16, which rounds it", ErrStored, t.Name, stored(t))
-	}
-	return false, nil
-}
-
-// stored is the stored form of t in words.
-func stored(t *weights.Tensor) string {
-	if t.Packed == nil {
-		return t.DType.String()
-	}
-	if t.DType == weights.I32 {
-		return fmt.Sprintf("int%d in groups of %d", t.Packed.Bits, t.Packed.GroupColumns)
-	}
-	return t.DType.String() + " with scales"
-}
-
 // packRounded has the numbers of all tensors rounded to p.as, in tiles of so many bytes in sum.
 func (d *Device) packRounded(p *param, m model.Matrix, size int64) error {
 	if err := d.zero(p.data, size); err != nil {
@@ -175,7 +140,7 @@ func (d *Device) pack(p *param, t *weights.Tensor, row0, part int) error {
 		per, interleave = kernels.Tile/2, 1
 	}
 	dtype := t.DType
-	if !numbers(t) {
+	if t.Quantized() {
 		dtype = weights.F32
 	}
 	rows, rowBytes := t.Shape[0], t.Shape[1]*dtype.Size()
@@ -213,12 +178,12 @@ func (d *Device) pack(p *param, t *weights.Tensor, row0, part int) error {
 // stage writes rows of t, from row at on, into piece: as they are stored if they are numbers,
 // else as float32.
 func stage(piece []byte, t *weights.Tensor, at, rowBytes int) {
-	if numbers(t) && t.Pairs == 0 {
+	if !t.Quantized() && t.Pairs == 0 {
 		copy(piece, t.Data[at*rowBytes:])
 		return
 	}
 	for r := at; len(piece) > 0; r, piece = r+1, piece[rowBytes:] {
-		if numbers(t) {
+		if !t.Quantized() {
 			copy(piece[:rowBytes], t.Data[t.StoredRow(r)*rowBytes:])
 		} else {
 			t.Widen(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(piece))), rowBytes/4), r, 0)
