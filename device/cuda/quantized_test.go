@@ -94,8 +94,11 @@ func quantisedModel(t *testing.T, d weights.DType) *model.Model {
 				b[i] = byte(rng.Uint32())
 			}
 			binary.LittleEndian.PutUint16(b, 0x0c00+uint16(rng.Uint32N(1<<10))) // 2^-12 and more
-			if d == weights.Q4_0 {
+			if d != weights.Q8_0 {
 				b[1] += 4 << 2 // times 16
+			}
+			if d == weights.Q4_1 {
+				binary.LittleEndian.PutUint16(b[2:], 0xac00) // the minimum, -2^-4
 			}
 			w.Data = append(w.Data, b...)
 		}
