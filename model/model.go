@@ -22,7 +22,8 @@ import (
 var ErrMismatch = errors.New("model: the checkpoint does not match its config.json")
 
 // Model is an opened checkpoint: its config is supported, and all tensors that the
-// network needs are there in the right shapes. No weights have been read. Several runners, one after the other, may be made from it.
+// network needs are there in the right shapes. No weights have been read. Several runners,
+// one after the other, may be made from it.
 type Model struct {
 	Config     Config
 	Generation GenerationDefaults

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 
@@ -26,14 +27,7 @@ type inspectOptions struct {
 
 func setupInspect(f *flagSet, env *environment) action {
 	o := &inspectOptions{}
-	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
-	f.group("Model")
-	f.StringVar(&o.model.tokenizer, "tokenizer", "", "`folder` with the tokenizer.json, tokenizer_config.json and chat template to use (default: the model's folder)")
-	f.StringVar(&o.model.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own, or the text of one")
-	o.model.generationConfig, o.model.contentFormat, o.model.reasoningParser, o.model.responseRole = "auto", "auto", "auto", "assistant"
-	f.group("Types")
-	o.bindTypes(f)
-	o.pin, o.kvDtype = cpu.PinNone, "auto"
+	o.bind(f)
 	return func(args []string) error {
 		dir, err := optionalModel("inspect", args)
 		if err != nil {
@@ -43,16 +37,32 @@ func setupInspect(f *flagSet, env *environment) action {
 		if err != nil {
 			return err
 		}
-		if o.json {
-			text, err := jsontext.Encode(x)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(env.out, "%s\n", text)
-			return errors.Join(err, x.refusal())
-		}
-		return errors.Join(x.write(env.out), x.refusal())
+		return errors.Join(x.print(env.out, o.json), x.refusal())
 	}
+}
+
+func (o *inspectOptions) bind(f *flagSet) {
+	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
+	f.group("Model")
+	f.StringVar(&o.model.tokenizer, "tokenizer", "", "`folder` with the tokenizer.json, tokenizer_config.json and chat template to use (default: the model's folder)")
+	f.StringVar(&o.model.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own, or the text of one")
+	o.model.generationConfig, o.model.contentFormat, o.model.reasoningParser, o.model.responseRole = "auto", "auto", "auto", "assistant"
+	f.group("Types")
+	o.bindTypes(f)
+	o.pin, o.kvDtype = cpu.PinNone, "auto"
+}
+
+// print prints the inspection as a table, or as JSON in one line.
+func (x *inspection) print(w io.Writer, asJSON bool) error {
+	if !asJSON {
+		return x.write(w)
+	}
+	text, err := jsontext.Encode(x)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
 }
 
 // refusal is the error of a model that cannot be served, nil if it can.
@@ -89,13 +99,14 @@ type inspection struct {
 
 // networkSizes are the sizes of a supported network.
 type networkSizes struct {
-	Layers       int `json:"layers"`
-	Hidden       int `json:"hidden"`
-	Intermediate int `json:"intermediate"`
-	Heads        int `json:"heads"`
-	KVHeads      int `json:"kv_heads"`
-	HeadDim      int `json:"head_dim"`
-	Vocabulary   int `json:"vocabulary"`
+	Layers       int  `json:"layers"`
+	Hidden       int  `json:"hidden"`
+	Intermediate int  `json:"intermediate"`
+	Heads        int  `json:"heads"`
+	KVHeads      int  `json:"kv_heads"`
+	HeadDim      int  `json:"head_dim"`
+	Vocabulary   int  `json:"vocabulary"`
+	TiedHead     bool `json:"tied_head"` // the embedding is the head
 }
 
 // memoryNeed is in bytes.
@@ -157,8 +168,11 @@ func (x *inspection) refuse(err error) {
 func (o *inspectOptions) describeNetwork(x *inspection, m *model.Model) {
 	c := &m.Config
 	x.Format = "safetensors"
+	if m.GGUF() != nil {
+		x.Format = "GGUF"
+	}
 	x.Architecture, x.Context = c.Architecture, c.MaxSeqTokens
-	x.Sizes = &networkSizes{c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.VocabSize}
+	x.Sizes = &networkSizes{c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.VocabSize, c.TiedHead}
 	x.Parameters, x.ActiveParameters, x.StoredBytes = m.Parameters(), m.Parameters(), m.WeightBytes()
 	cfg, _, err := o.config()
 	if err != nil {

@@ -16,8 +16,12 @@ func (x *inspection) write(w io.Writer) error {
 	row("format", or(x.Format, "unknown"))
 	row("architecture", or(x.Architecture, "unknown"))
 	if s := x.Sizes; s != nil {
-		row("network", fmt.Sprintf("%d layers of %d, %d heads and %d KV heads of %d, inner size %d, vocabulary %s",
-			s.Layers, s.Hidden, s.Heads, s.KVHeads, s.HeadDim, s.Intermediate, grouped(int64(s.Vocabulary))))
+		head := "a head of its own"
+		if s.TiedHead {
+			head = "the embedding is the head"
+		}
+		row("network", fmt.Sprintf("%d layers of %d, %d heads and %d KV heads of %d, inner size %d, vocabulary %s, %s",
+			s.Layers, s.Hidden, s.Heads, s.KVHeads, s.HeadDim, s.Intermediate, grouped(int64(s.Vocabulary)), head))
 	}
 	if len(x.Layers) > 0 {
 		parameters := grouped(x.Parameters)
@@ -47,11 +51,14 @@ func (x *inspection) writeTexts(row func(cells ...string)) {
 		row("tokenizer", fmt.Sprintf("%s tokens, %d of them special", grouped(int64(t.Tokens)), t.Special))
 	}
 	for _, s := range x.SpecialTokens {
-		id := strconv.Itoa(int(s.ID))
-		if s.ID < 0 {
-			id = "not a token"
+		text := s.Text
+		switch {
+		case s.ID >= 0:
+			text += fmt.Sprintf(" (%d)", s.ID)
+		case x.Tokenizer != nil:
+			text += ", which the tokenizer does not have"
 		}
-		row(strings.ReplaceAll(s.Role, "_", " "), fmt.Sprintf("%s (%s)", s.Text, id))
+		row(strings.ReplaceAll(s.Role, "_", " "), text)
 	}
 	if t := x.Template; t != nil {
 		row("chat template", fmt.Sprintf("%s, %s bytes", t.From, grouped(int64(t.Bytes))))
@@ -81,9 +88,8 @@ func (x *inspection) writeMemory(w io.Writer) {
 	if m == nil {
 		return
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, "\nMEMORY")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MEMORY\t")
 	fmt.Fprintf(t, "weights, packed\t%s\n", inUnits(m.Weights))
 	fmt.Fprintf(t, "embedding, mapped from its file\t%s\n", inUnits(m.Mapped))
 	fmt.Fprintf(t, "activations of a step of %d tokens\t%s\n", stepTokens, inUnits(m.Activations))
