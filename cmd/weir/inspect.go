@@ -10,7 +10,6 @@ import (
 	"weir/chat"
 	"weir/device/cpu"
 	"weir/internal/jsontext"
-	"weir/internal/plainfile"
 	"weir/model"
 )
 
@@ -149,10 +148,6 @@ func (o *inspectOptions) inspect(dir string) (*inspection, error) {
 	defer s.network.Close()
 	x.Model = s.root
 	o.describeNetwork(x, s.network)
-	s.texts = s.files
-	if o.model.tokenizer != "" {
-		s.texts = plainfile.Dir(o.model.tokenizer)
-	}
 	o.describeTexts(x, s)
 	return x, nil
 }
@@ -209,8 +204,11 @@ func (o *inspectOptions) describeNetwork(x *inspection, m *model.Model) {
 
 // describeTexts describes what turns messages into tokens and back.
 func (o *inspectOptions) describeTexts(x *inspection, s *source) {
-	if err := s.openTokenizer(x.Model); err != nil {
+	if _, err := s.openVocabulary(&o.model); err != nil {
 		x.refuse(err)
+		if !isFolder(s.root) && s.network.GGUF() != nil {
+			return // what a GGUF file says of texts cannot be read without its tokenizer
+		}
 	} else {
 		x.Tokenizer = &tokenizerFacts{Tokens: s.tokenizer.VocabSize()}
 		for id := range s.tokenizer.VocabSize() {
@@ -222,6 +220,9 @@ func (o *inspectOptions) describeTexts(x *inspection, s *source) {
 	_, eos, err := openChat(s.texts, &o.model)
 	x.refuse(err)
 	template, from, special := o.template(s.texts)
+	if s.network.GGUF() != nil && o.model.tokenizer == "" && from == "tokenizer_config.json" {
+		from = "in the file" // as openEmbedded has made it
+	}
 	x.describeTemplate(template, from)
 	for _, t := range special {
 		t.ID = s.idOf(t.Text)

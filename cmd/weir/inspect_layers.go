@@ -44,6 +44,7 @@ var kindNames = []struct {
 	{"norms", []string{"norm", "layernorm", "input_layernorm", "post_attention_layernorm", "q_norm", "k_norm", "attn_norm", "ffn_norm",
 		"attn_q_norm", "attn_k_norm", "output_norm", "ln_f", "ln_1", "ln_2"}},
 	{"head", []string{"lm_head", "output", "embed_out"}},
+	{"biases", []string{"bias"}},
 	{"other", nil},
 }
 
@@ -56,7 +57,7 @@ func kindOf(name string) int {
 		}
 	}
 	for i, k := range kindNames {
-		if k.kind != "experts" && matchesAny(words, k.words) {
+		if k.kind != "experts" && strings.HasSuffix(name, ".bias") == (k.kind == "biases") && matchesAny(words, k.words) {
 			return i
 		}
 	}

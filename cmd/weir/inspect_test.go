@@ -45,6 +45,38 @@ func expertModel(t *testing.T) string {
 	return writeModel(t, `{"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "max_position_embeddings": 32768, "num_local_experts": 4, "num_experts_per_tok": 2}`, tensors)
 }
 
+// mixedGGUF is the bundled model as a GGUF file, with zeros of a type of blocks of 256 columns in all
+// matrices, and of another one in ffn_down.
+func mixedGGUF(t *testing.T, most, down uint32) (path string) {
+	bytes := map[uint32]int{12: 144, 14: 210, 17: 74} // Q4_K, Q6_K, IQ2_XS (ggml-common.h)
+	g := tinyGGUF(t)
+	for i := range g.Tensors {
+		tensor := &g.Tensors[i]
+		if len(tensor.Shape) != 2 {
+			continue
+		}
+		tensor.Type = most
+		if strings.Contains(tensor.Name, "ffn_down") {
+			tensor.Type = down
+		}
+		tensor.Data = make([]byte, int(tensor.Shape[0]*tensor.Shape[1])/256*bytes[tensor.Type])
+	}
+	return writeGGUF(t, "model.gguf", g)
+}
+
+// unknownGGUF is a file of an architecture that weir does not know, with experts.
+func unknownGGUF(t *testing.T) (path string) {
+	g := &testkit.GGUF{}
+	g.Set("general.architecture", "olmoe")
+	g.Set("olmoe.context_length", uint32(4096))
+	g.Set("olmoe.expert_count", uint32(8))
+	g.Set("olmoe.expert_used_count", uint32(2))
+	for name, rows := range map[string]uint64{"token_embd.weight": 100, "blk.0.attn_q.weight": 32, "blk.0.ffn_up_exps.weight": 8 * 64} {
+		g.Tensors = append(g.Tensors, testkit.GGUFTensor{Name: name, Type: 8, Shape: []uint64{32, rows}, Data: make([]byte, rows*34)}) // Q8_0
+	}
+	return writeGGUF(t, "model.gguf", g)
+}
+
 // TestInspect: what weir inspect prints of models, as a table and as JSON, and its exit status.
 func TestInspect(t *testing.T) {
 	t.Parallel()
@@ -66,6 +98,12 @@ func TestInspect(t *testing.T) {
 		{"no-tokenizer", noTokenizer, "", 1},
 		{"experts", expertModel(t), "", 1},
 		{"experts-json", expertModel(t), "--json", 1},
+		{"gguf", mixedGGUF(t, 12, 14), "", 0},
+		{"gguf-exact", mixedGGUF(t, 12, 14), "--dtype float32", 0},
+		{"gguf-requantized", mixedGGUF(t, 12, 14), "--quantization q4", 1},
+		{"gguf-coarse", mixedGGUF(t, 17, 17), "", 1},
+		{"gguf-coarse-allowed", mixedGGUF(t, 17, 17), "--allow-converted-weights", 0},
+		{"gguf-unknown", unknownGGUF(t), "", 1},
 		{"no-weights", writeModel(t, `{"architectures": ["GPT2LMHeadModel"]}`, nil), "", 1},
 	} {
 		args := append([]string{"inspect", "--cpu", "generic"}, strings.Fields(c.args)...)
@@ -77,7 +115,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", c.name, code, errOut)
 		}
 		if c.dir != "" {
-			out = strings.ReplaceAll(out, c.dir, "DIR")
+			out = strings.ReplaceAll(out, c.dir, "MODEL")
 		}
 		testkit.Golden(t, "testdata/inspect/"+c.name+".txt", []byte(out))
 		if strings.Contains(c.args, "--json") && !json.Valid([]byte(out)) {
@@ -124,7 +162,7 @@ func TestKindOf(t *testing.T) {
 		"model.embed_tokens.weight": "embedding", "token_embd.weight": "embedding",
 		"model.layers.3.self_attn.q_proj.weight": "attention q", "blk.3.attn_q.weight": "attention q",
 		"model.layers.3.self_attn.q_norm.weight": "norms", "blk.3.attn_q_norm.weight": "norms", "model.norm.weight": "norms", "output_norm.weight": "norms",
-		"model.layers.3.self_attn.k_proj.bias": "attention k", "blk.3.attn_v.weight": "attention v", "blk.3.attn_qkv.weight": "attention q, k, v",
+		"model.layers.3.self_attn.k_proj.bias": "biases", "blk.3.attn_k.bias": "biases", "blk.3.attn_v.weight": "attention v", "blk.3.attn_qkv.weight": "attention q, k, v",
 		"model.layers.3.self_attn.o_proj.weight": "attention o", "blk.3.attn_output.weight": "attention o",
 		"model.layers.3.mlp.gate_proj.weight": "gate", "blk.3.ffn_gate.weight": "gate", "blk.3.ffn_up.weight": "up", "blk.3.ffn_down.weight": "down",
 		"model.layers.3.mlp.gate_up_proj.weight":              "gate and up",
