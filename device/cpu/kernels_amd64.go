@@ -2054,6 +2054,16 @@ func widenIQ4XSAVX512(dst, units []byte, n int)
 //go:noescape
 func widenMXFP4AVX512(dst, units []byte, n int)
 
+// widenI4ZAVX512 is blockKernels.widen for I4Z.
+//
+//go:noescape
+func widenI4ZAVX512(dst, units []byte, n int)
+
+// widenI8ZAVX512 is blockKernels.widen for I8Z.
+//
+//go:noescape
+func widenI8ZAVX512(dst, units []byte, n int)
+
 // dotQ41x1AVX512VNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
 //
 //go:noescape
@@ -2714,6 +2724,126 @@ func dotMXFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int
 //go:noescape
 func dotMXFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotI4Zx1AVX512VNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVX512VNNI is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVX512VNNI is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVX512VNNI is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx5AVX512VNNI is blockKernels.dot for tiles of I4Z and 5 rows of x.
+//
+//go:noescape
+func dotI4Zx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx6AVX512VNNI is blockKernels.dot for tiles of I4Z and 6 rows of x.
+//
+//go:noescape
+func dotI4Zx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx7AVX512VNNI is blockKernels.dot for tiles of I4Z and 7 rows of x.
+//
+//go:noescape
+func dotI4Zx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx8AVX512VNNI is blockKernels.dot for tiles of I4Z and 8 rows of x.
+//
+//go:noescape
+func dotI4Zx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx9AVX512VNNI is blockKernels.dot for tiles of I4Z and 9 rows of x.
+//
+//go:noescape
+func dotI4Zx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx10AVX512VNNI is blockKernels.dot for tiles of I4Z and 10 rows of x.
+//
+//go:noescape
+func dotI4Zx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx11AVX512VNNI is blockKernels.dot for tiles of I4Z and 11 rows of x.
+//
+//go:noescape
+func dotI4Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx12AVX512VNNI is blockKernels.dot for tiles of I4Z and 12 rows of x.
+//
+//go:noescape
+func dotI4Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx1AVX512VNNI is blockKernels.dot for tiles of I8Z and 1 rows of x.
+//
+//go:noescape
+func dotI8Zx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx2AVX512VNNI is blockKernels.dot for tiles of I8Z and 2 rows of x.
+//
+//go:noescape
+func dotI8Zx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx3AVX512VNNI is blockKernels.dot for tiles of I8Z and 3 rows of x.
+//
+//go:noescape
+func dotI8Zx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx4AVX512VNNI is blockKernels.dot for tiles of I8Z and 4 rows of x.
+//
+//go:noescape
+func dotI8Zx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx5AVX512VNNI is blockKernels.dot for tiles of I8Z and 5 rows of x.
+//
+//go:noescape
+func dotI8Zx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx6AVX512VNNI is blockKernels.dot for tiles of I8Z and 6 rows of x.
+//
+//go:noescape
+func dotI8Zx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx7AVX512VNNI is blockKernels.dot for tiles of I8Z and 7 rows of x.
+//
+//go:noescape
+func dotI8Zx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx8AVX512VNNI is blockKernels.dot for tiles of I8Z and 8 rows of x.
+//
+//go:noescape
+func dotI8Zx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx9AVX512VNNI is blockKernels.dot for tiles of I8Z and 9 rows of x.
+//
+//go:noescape
+func dotI8Zx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx10AVX512VNNI is blockKernels.dot for tiles of I8Z and 10 rows of x.
+//
+//go:noescape
+func dotI8Zx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx11AVX512VNNI is blockKernels.dot for tiles of I8Z and 11 rows of x.
+//
+//go:noescape
+func dotI8Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx12AVX512VNNI is blockKernels.dot for tiles of I8Z and 12 rows of x.
+//
+//go:noescape
+func dotI8Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX512 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -3324,6 +3454,8 @@ var widenAVX512 = [lastBlocks + 1]unitFunc{
 	IQ4NL: widenIQ4NLAVX512,
 	IQ4XS: widenIQ4XSAVX512,
 	MXFP4: widenMXFP4AVX512,
+	I4Z:   widenI4ZAVX512,
+	I8Z:   widenI8ZAVX512,
 }
 
 var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
@@ -3338,6 +3470,8 @@ var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVX512VNNI, dotI4Zx2AVX512VNNI, dotI4Zx3AVX512VNNI, dotI4Zx4AVX512VNNI, dotI4Zx5AVX512VNNI, dotI4Zx6AVX512VNNI, dotI4Zx7AVX512VNNI, dotI4Zx8AVX512VNNI, dotI4Zx9AVX512VNNI, dotI4Zx10AVX512VNNI, dotI4Zx11AVX512VNNI, dotI4Zx12AVX512VNNI},
+	I8Z - firstBlocks:   {nil, dotI8Zx1AVX512VNNI, dotI8Zx2AVX512VNNI, dotI8Zx3AVX512VNNI, dotI8Zx4AVX512VNNI, dotI8Zx5AVX512VNNI, dotI8Zx6AVX512VNNI, dotI8Zx7AVX512VNNI, dotI8Zx8AVX512VNNI, dotI8Zx9AVX512VNNI, dotI8Zx10AVX512VNNI, dotI8Zx11AVX512VNNI, dotI8Zx12AVX512VNNI},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
