@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"unsafe"
 )
 
@@ -15,12 +16,13 @@ const (
 	byWidened             // tiles of blocks as float32, then impl.mul
 )
 
-// way is how m is multiplied.
-func (im *impl) way(m *matrix) way {
+// way is how m is multiplied with n rows. It changes no bit of the result, but for byWidened,
+// which the configuration asks for.
+func (im *impl) way(m *matrix, n int) way {
 	switch {
 	case m.exact:
 		return byWidened
-	case m.format.blocks() != nil && im.blocks.dot[m.format-firstBlocks] != nil:
+	case m.format.blocks() != nil && (n <= im.most(byBlocks, m.format) || im.most(byExpanded, m.format) < 0):
 		return byBlocks
 	case m.format.blocks() != nil:
 		return byExpanded
@@ -69,7 +71,7 @@ func (d *Device) expectBlocks(w *matrix) error {
 	for i := range d.scratch {
 		sc := &d.scratch[i]
 		var err error
-		switch d.impl.way(w) {
+		switch d.impl.way(w, math.MaxInt) {
 		case byExpanded:
 			err = d.grow(&sc.blocks, blocks*s.kind.size())
 		case byWidened:
