@@ -184,6 +184,66 @@ func mulBF16x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, 
 //go:noescape
 func mulBF16x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
+// mulFP8x1AVX512 is impl.mulFP8 for 1 rows of x.
+//
+//go:noescape
+func mulFP8x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x2AVX512 is impl.mulFP8 for 2 rows of x.
+//
+//go:noescape
+func mulFP8x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x3AVX512 is impl.mulFP8 for 3 rows of x.
+//
+//go:noescape
+func mulFP8x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x4AVX512 is impl.mulFP8 for 4 rows of x.
+//
+//go:noescape
+func mulFP8x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x5AVX512 is impl.mulFP8 for 5 rows of x.
+//
+//go:noescape
+func mulFP8x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x6AVX512 is impl.mulFP8 for 6 rows of x.
+//
+//go:noescape
+func mulFP8x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x7AVX512 is impl.mulFP8 for 7 rows of x.
+//
+//go:noescape
+func mulFP8x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x8AVX512 is impl.mulFP8 for 8 rows of x.
+//
+//go:noescape
+func mulFP8x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x9AVX512 is impl.mulFP8 for 9 rows of x.
+//
+//go:noescape
+func mulFP8x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x10AVX512 is impl.mulFP8 for 10 rows of x.
+//
+//go:noescape
+func mulFP8x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x11AVX512 is impl.mulFP8 for 11 rows of x.
+//
+//go:noescape
+func mulFP8x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x12AVX512 is impl.mulFP8 for 12 rows of x.
+//
+//go:noescape
+func mulFP8x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
 // sumSquaresAVX512 is impl.sumSquares, len(x) a multiple of 16.
 //
 //go:noescape
@@ -2704,6 +2764,16 @@ func mulBF16x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y [
 //go:noescape
 func mulBF16x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
+// mulFP8x1AVX2 is impl.mulFP8 for 1 rows of x.
+//
+//go:noescape
+func mulFP8x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x2AVX2 is impl.mulFP8 for 2 rows of x.
+//
+//go:noescape
+func mulFP8x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
 // sumSquaresAVX2 is impl.sumSquares, len(x) a multiple of 16.
 //
 //go:noescape
@@ -3905,6 +3975,8 @@ var mulAVX512 = [BF16 + 1][]mulFunc{
 	BF16: {nil, mulBF16x1AVX512, mulBF16x2AVX512, mulBF16x3AVX512, mulBF16x4AVX512, mulBF16x5AVX512, mulBF16x6AVX512, mulBF16x7AVX512, mulBF16x8AVX512, mulBF16x9AVX512, mulBF16x10AVX512, mulBF16x11AVX512, mulBF16x12AVX512},
 }
 
+var mulFP8AVX512 = []mulFunc{nil, mulFP8x1AVX512, mulFP8x2AVX512, mulFP8x3AVX512, mulFP8x4AVX512, mulFP8x5AVX512, mulFP8x6AVX512, mulFP8x7AVX512, mulFP8x8AVX512, mulFP8x9AVX512, mulFP8x10AVX512, mulFP8x11AVX512, mulFP8x12AVX512}
+
 var dotsF32AVX512 = dotKernels{
 	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
 	scores: []scoresFunc{nil, scoresF32x1AVX512, scoresF32x2AVX512, scoresF32x3AVX512, scoresF32x4AVX512, scoresF32x5AVX512, scoresF32x6AVX512, scoresF32x7AVX512, scoresF32x8AVX512, scoresF32x9AVX512, scoresF32x10AVX512, scoresF32x11AVX512, scoresF32x12AVX512},
@@ -4013,6 +4085,8 @@ var mulAVX2 = [BF16 + 1][]mulFunc{
 	F16:  {nil, mulF16x1AVX2, mulF16x2AVX2, mulF16x3AVX2},
 	BF16: {nil, mulBF16x1AVX2, mulBF16x2AVX2, mulBF16x3AVX2},
 }
+
+var mulFP8AVX2 = []mulFunc{nil, mulFP8x1AVX2, mulFP8x2AVX2}
 
 var dotsF32AVX2 = dotKernels{
 	tiles:  []int{0, 1, 1, 1, 1, 1, 1},
