@@ -275,6 +275,11 @@ func randomUnits(t testing.TB, rnd *rand.Rand, s *blockSpec, units int) []byte {
 				}
 			}
 			continue
+		case mantissas:
+			for i := range rowsPerTile {
+				binary.LittleEndian.PutUint32(unit[4*i:], math.Float32bits(float32(math.Abs(rnd.NormFloat64()))*0x1p-8+0x1p-20))
+			}
+			continue
 		case zeroPoints:
 			for b := range s.unit {
 				for r := range rowsPerTile {
