@@ -14,6 +14,8 @@ type worker struct {
 	ids   []int32
 	ranks []uint32
 	long  longMerge
+	nodes []viterbiNode // of a Unigram model
+	path  []int32
 	allow allowance
 }
 
@@ -158,6 +160,8 @@ func (w *worker) word(s string) {
 		w.out = append(w.out, t.bytes[s[0]])
 	case t.byteLevel:
 		w.piece(s)
+	case t.model != nil:
+		w.piece(s)
 	default:
 		if t.ignoreMerges {
 			if id, ok := t.vocab.ids[s]; ok {
@@ -208,6 +212,10 @@ func (w *worker) piece(s string) {
 // merge encodes a piece by merging its symbols.
 func (w *worker) merge(s string) {
 	t := w.t
+	if t.model != nil {
+		t.model.encode(w, s)
+		return
+	}
 	if t.byteLevel && t.ignoreMerges {
 		if id, ok := t.vocab.ids[s]; ok {
 			w.out = append(w.out, id)

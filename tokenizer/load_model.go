@@ -34,7 +34,9 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 			return fmt.Errorf("%w: tokens %q and %q both have id %d", ErrInvalid, e.spelled, spell[it.start:it.end], it.id)
 		}
 		e.spelled, e.flags = spell[it.start:it.end], known
-		text = t.decoding.setText(e, text, e.spelled)
+		if text = t.decoding.setText(e, text, e.spelled); len(text) > 16*len(spell)+1<<20 {
+			return fmt.Errorf("%w: a decoder that makes texts of %d bytes out of %d", ErrUnsupported, len(text), len(spell))
+		}
 	}
 	v.text = string(text)
 	if err := t.indexVocabulary(f); err != nil {
