@@ -160,6 +160,7 @@ func (w *worker) word(s string) {
 		w.out = append(w.out, t.bytes[s[0]])
 	case t.byteLevel:
 		w.piece(s)
+	case t.userWords != nil && w.userWord(s):
 	case t.model != nil:
 		w.piece(s)
 	default:
@@ -171,6 +172,15 @@ func (w *worker) word(s string) {
 		}
 		w.cut(s)
 	}
+}
+
+// userWord encodes a word that is always a token.
+func (w *worker) userWord(s string) bool {
+	id, ok := w.t.userWords[s]
+	if ok {
+		w.out = append(w.out, id)
+	}
+	return ok
 }
 
 // cut encodes a pre-token of a vocabulary of characters. Such a vocabulary may have no

@@ -127,10 +127,7 @@ func TestGGUFKinds(t *testing.T) {
 			}
 			for i, text := range want.Texts {
 				// Where the model was trained, U+0085 is left out and Hangul is decomposed.
-				if strings.HasPrefix(k.Name, "bert") && strings.ContainsFunc(text, func(r rune) bool { return r == 0x85 || unicode.Is(unicode.Hangul, r) }) {
-					continue
-				}
-				if got := encode(tok, text, false); !slices.Equal(got, k.IDs[i]) {
+				if got := encode(tok, text, false); !slices.Equal(got, k.IDs[i]) && !(strings.HasPrefix(k.Name, "bert") && strings.ContainsFunc(text, notBERT)) {
 					t.Errorf("%q\n got %v\nwant %v", text, spell(tok, got), spell(tok, k.IDs[i]))
 				}
 				// llama.cpp removes spaces before punctuation there, and weir never does.
@@ -142,6 +139,8 @@ func TestGGUFKinds(t *testing.T) {
 		})
 	}
 }
+
+func notBERT(r rune) bool { return r == 0x85 || unicode.Is(unicode.Hangul, r) }
 
 // TestDigitGroups: the pieces are those that Hugging Face's library (tokenizers 0.23.3) cuts.
 func TestDigitGroups(t *testing.T) {

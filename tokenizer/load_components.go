@@ -53,6 +53,10 @@ func (t *Tokenizer) loadPreTokenizers(f *file) error {
 			t.stages = append(t.stages, st)
 		}
 	}
+	if f.userPieces != nil {
+		t.userWords = f.userPieces.ids
+		t.stages = append(t.stages, stage{split: &splitter{matcher: f.userPieces}})
+	}
 	if mark := f.wordMark; mark != "" {
 		t.stages = append(t.stages, stage{rewrite: func(s string, _ bool) string { return mark + s }})
 	}

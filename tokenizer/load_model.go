@@ -160,15 +160,15 @@ func inUTF8(b int) bool { return b < 0xC0 || 0xC2 <= b && b <= 0xF4 }
 
 // loadMerges builds the merge table.
 func (t *Tokenizer) loadMerges(f *file) error {
-	if f.scores != nil {
-		return t.loadScoredMerges(f)
-	}
 	t.merges = &mergeTable{}
 	if t.byteLevel {
 		t.merges.bytes = new([1 << 16]uint32)
 		for i := range t.merges.bytes {
 			t.merges.bytes[i] = noRank
 		}
+	}
+	if f.scores != nil {
+		return t.loadScoredMerges(f)
 	}
 	if err := f.merges(t.addMerge); err != nil {
 		return err
@@ -327,7 +327,7 @@ func (t *Tokenizer) loadAddedTokens(f *file) error {
 			want = next
 			next++
 		}
-		if want != a.ID {
+		if want != a.ID && !f.anyIDs {
 			return fmt.Errorf("%w: added token %q has id %d, by its place it would be %d", ErrInvalid, a.Content, a.ID, want)
 		}
 		set := &t.rawAdded

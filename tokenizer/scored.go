@@ -16,8 +16,9 @@ const maxPiece = 1024
 // a piece, the piece of the highest score first, and of equal scores the leftmost. So all
 // ways to make pieces of the same score are merges of the same rank.
 // (sentencepiece, src/bpe_model.cc; llama.cpp, llm_tokenizer_spm.)
+//
+// The ranks of tiktoken are such scores, too, for bytes.
 func (t *Tokenizer) loadScoredMerges(f *file) error {
-	t.merges = &mergeTable{}
 	order := make([]int32, 0, len(f.vocab))
 	for i, score := range f.scores {
 		if score == score { // a piece whose score is NaN is not made by merges
@@ -47,11 +48,14 @@ func (t *Tokenizer) loadScoredMerges(f *file) error {
 // addSplits adds all merges that make a piece.
 func (t *Tokenizer) addSplits(f *file, item vocabItem, rank uint32) error {
 	piece := string(f.spell[item.start:item.end])
+	if t.byteLevel {
+		piece = string(t.vocab.textOf(t.vocab.entries[item.id]))
+	}
 	if len(piece) > maxPiece {
 		return fmt.Errorf("%w: a piece of %d bytes, token %d; %d is the most", ErrUnsupported, len(piece), item.id, maxPiece)
 	}
 	for k := 1; k < len(piece); k++ {
-		if !utf8.RuneStart(piece[k]) {
+		if !t.byteLevel && !utf8.RuneStart(piece[k]) {
 			continue
 		}
 		a, okA := t.mergeable(piece[:k])
@@ -63,6 +67,12 @@ func (t *Tokenizer) addSplits(f *file, item vocabItem, rank uint32) error {
 			return fmt.Errorf("%w: more than %d merges", ErrUnsupported, noRank)
 		}
 		t.merges.addRank(rank, a, b, item.id)
+		if t.byteLevel {
+			if len(piece) == 2 {
+				t.merges.bytes[int(piece[0])<<8|int(piece[1])] = rank
+			}
+			continue
+		}
 		last, _ := utf8.DecodeLastRuneInString(piece[:k])
 		first, _ := utf8.DecodeRuneInString(piece[k:])
 		t.chars.join(last, first)

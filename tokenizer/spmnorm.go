@@ -8,11 +8,12 @@ import (
 // pieceNormalizer normalizes a text as a SentencePiece model says. (sentencepiece,
 // src/normalizer.cc.)
 type pieceNormalizer struct {
-	charsmap *charsmap // nil: none
-	prefix   bool      // add_dummy_prefix: a space in front
-	suffix   bool      // treat_whitespace_as_suffix: and not in front, but behind
-	merge    bool      // remove_extra_whitespaces: at the ends, and between others
-	escape   bool      // escape_whitespaces: a space becomes ▁
+	charsmap *charsmap   // nil: none
+	user     *userPieces // nil: none
+	prefix   bool        // add_dummy_prefix: a space in front
+	suffix   bool        // treat_whitespace_as_suffix: and not in front, but behind
+	merge    bool        // remove_extra_whitespaces: at the ends, and between others
+	escape   bool        // escape_whitespaces: a space becomes ▁
 }
 
 func (p pieceNormalizer) normalize(allow *allowance, s string) string {
@@ -66,6 +67,11 @@ func (p pieceNormalizer) normalize(allow *allowance, s string) string {
 
 // next returns what the sequence at the start of s becomes, and its length.
 func (p pieceNormalizer) next(s string) (part string, length int) {
+	if p.user != nil {
+		if n := p.user.match(s, 0, nil); n > 0 {
+			return s[:n], n
+		}
+	}
 	if p.charsmap != nil {
 		if to, n := p.charsmap.find(s, true); n > 0 {
 			return to, n

@@ -6,10 +6,10 @@ import (
 )
 
 var (
-	// ErrInvalid is wrapped by errors of Load for a file that is not a tokenizer.json or
+	// ErrInvalid is wrapped by errors for a file that is not what its name says, or
 	// contradicts itself.
-	ErrInvalid = errors.New("tokenizer: invalid tokenizer.json")
-	// ErrUnsupported is wrapped by errors of Load for a file that asks for something
+	ErrInvalid = errors.New("tokenizer: invalid vocabulary")
+	// ErrUnsupported is wrapped by errors for a file that asks for something
 	// that this package does not do.
 	ErrUnsupported = errors.New("tokenizer: not supported")
 	// ErrTooComplex is the error of Encode for a text that the file's regular
@@ -35,8 +35,9 @@ type Tokenizer struct {
 	chars        characters // not byte-level: the tokens of single characters
 	unknown      unknowns
 	merges       *mergeTable
-	model        wordModel // in the place of merges and all that they need, or nil
-	shrinks      bool      // a token may stand for any number of bytes
+	model        wordModel        // in the place of merges and all that they need, or nil
+	userWords    map[string]int32 // words that are tokens, whatever the model says; nil: none
+	shrinks      bool             // a token may stand for any number of bytes
 
 	prefix, suffix []int32 // what addSpecial puts around the text
 	prefixOnce     bool    // not if the text begins with it

@@ -175,7 +175,11 @@ func (t *Tokenizer) loadUnigram(f *file) error {
 		if f.kind(i) == normalPiece {
 			u.lowest = min(u.lowest, score)
 		}
-		if piece := string(f.spell[item.start:item.end]); piece != "" && f.kind(i) != hiddenPiece {
+		piece := string(f.spell[item.start:item.end])
+		if len(piece) > maxPiece {
+			return fmt.Errorf("%w: a piece of %d bytes, token %d; %d is the most", ErrUnsupported, len(piece), item.id, maxPiece)
+		}
+		if piece != "" && f.kind(i) != hiddenPiece {
 			u.trie.add(piece, item.id)
 		}
 	}
