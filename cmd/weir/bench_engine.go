@@ -116,7 +116,7 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 	}
 	defer runner.Close()
 	memory, slots := dev.Memory(), opt.NumBlocks*opt.BlockTokens
-	subject := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: o.quantization != "auto",
+	subject := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: o.quantization != "auto" || len(quantizedTensors(network)) > 0 && o.dtype != "float32",
 		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: c.Threads}
 	stopProfile, err := startProfile(o.profile)
 	if err != nil {
@@ -140,6 +140,9 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 // fit refuses weights that the machine's memory cannot hold, sets how much memory
 // there is for keys and values, and returns how many bytes a position takes of it.
 func (o *benchEngineOptions) fit(network *model.Model, c *cpu.Config) (perToken int64, err error) {
+	if _, err := o.checkQuantized(quantizedTensors(network), *c); err != nil {
+		return 0, err
+	}
 	packed, err := packedBytes(network, *c)
 	if err != nil {
 		return 0, usageError{err}
