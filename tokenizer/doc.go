@@ -1,9 +1,9 @@
 // Package tokenizer turns text into token ids and back, exactly as Hugging Face's
-// tokenizers library does with the same tokenizer.json. It reads no files and knows
-// nothing of chats or models.
+// tokenizers library does with the same tokenizer.json. It reads no files but those of a file
+// system that it is given, and knows nothing of chats or models.
 //
-// [Load] parses a tokenizer.json, and [FromGGUF] takes the vocabulary of a GGUF file.
-// [Tokenizer.Encode] gives the ids of a text and
+// [Open] takes what a model's folder has, [Load] parses a tokenizer.json, and [FromGGUF] takes
+// the vocabulary of a GGUF file. [Tokenizer.Encode] gives the ids of a text and
 // [Tokenizer.Decode] the text of ids. A [Decoder] decodes the output of a model token
 // by token. Many goroutines may use one Tokenizer; a Decoder belongs to one goroutine.
 //
@@ -112,6 +112,11 @@
 // Tables of Unicode are Go's and golang.org/x/text's. Those of Hugging Face's library are of
 // older versions, so that a few hundred rare characters that are newer than Unicode 9 may be
 // taken for another kind there.
+//
+// In other files: SentencePiece models of both kinds without unused pieces in BPE and without
+// rules of denormalization; ranks of tiktoken; see [Open]. A SentencePiece model encodes as
+// sentencepiece does, except that control pieces and added tokens are found in the text; it
+// decodes as transformers does.
 //
 // In a GGUF file: the models gpt2 with the names of pre-tokenizers in gguf_words.go, llama,
 // gemma4, t5 and bert. Two neighbours of a llama vocabulary are merged if together they are a piece; all
