@@ -96,7 +96,8 @@
 //     fuse_unk, ignore_merges; Unigram with byte_fallback; WordPiece; WordLevel
 //   - added tokens: all flags
 //   - normalizer: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace
-//     (string or regular expression), Nmt, Precompiled, BertNormalizer, Sequence
+//     (string or regular expression), Nmt, Precompiled, BertNormalizer, ByteLevel (the last
+//     one, without a pre-tokenizer), Sequence
 //   - pre-tokenizer: Split (string or regular expression, all behaviors, invert),
 //     Digits, Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit, FixedLength,
 //     UnicodeScripts, BertPreTokenizer, ByteLevel (the last one), Metaspace, Sequence
@@ -106,8 +107,7 @@
 //     of single tokens, ByteFallback, Fuse, Strip of the whole text; Sequence; or none
 //
 // Everything else is an error from Load that names it: among others BPE dropout and subword
-// affixes, the normalizer ByteLevel, and regular expressions outside the part that
-// compileRegex describes. The members truncation and padding are not read.
+// affixes, and regular expressions outside the part that compileRegex describes. The members truncation and padding are not read.
 //
 // Tables of Unicode are Go's and golang.org/x/text's. Those of Hugging Face's library are of
 // older versions, so that a few hundred rare characters that are newer than Unicode 9 may be

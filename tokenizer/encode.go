@@ -219,13 +219,21 @@ func (w *worker) piece(s string) {
 	}
 }
 
-// merge encodes a piece by merging its symbols.
+// merge encodes a piece by merging its symbols, or as the model says.
 func (w *worker) merge(s string) {
 	t := w.t
 	if t.model != nil {
 		t.model.encode(w, s)
 		return
 	}
+	before := len(w.out)
+	if w.mergeSymbols(s); len(t.chars.lacking) > 0 {
+		w.out = t.chars.restore(w.out, before)
+	}
+}
+
+func (w *worker) mergeSymbols(s string) {
+	t := w.t
 	if t.byteLevel && t.ignoreMerges {
 		if id, ok := t.vocab.ids[s]; ok {
 			w.out = append(w.out, id)

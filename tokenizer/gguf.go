@@ -283,7 +283,7 @@ func (g *ggufFile) unigram() error {
 	}
 	prefix, _ := g.meta.Bool("tokenizer.ggml.add_space_prefix")
 	merge, _ := g.meta.Bool("tokenizer.ggml.remove_extra_whitespaces")
-	f.normalize = pieceNormalizer{charsmap: m, prefix: prefix, merge: merge, escape: true}.normalize
+	f.normalize = &pieceNormalizer{charsmap: m, prefix: prefix, merge: merge, escape: true}
 	f.Decoder = sequence("decoders", replaceText("▁", " "), component{Type: "Fuse"})
 	if prefix {
 		f.Decoder = sequence("decoders", replaceText("▁", " "), component{Type: "Fuse"}, stripSpace)

@@ -38,11 +38,11 @@ type file struct {
 	pieceScores []float64   // of a Unigram model
 	kinds       []pieceKind // of such a model; nil: all are normal
 
-	normalize  normalizer  // before those of Normalizer; nil: none
-	wordMark   string      // goes in front of each word
-	user       []int32     // user-defined pieces
-	userPieces *userPieces // the same, to search for; nil: none
-	anyIDs     bool        // added tokens may have any ids
+	normalize  *pieceNormalizer // before those of Normalizer; nil: none
+	wordMark   string           // goes in front of each word
+	user       []int32          // user-defined pieces
+	userPieces *userPieces      // the same, to search for; nil: none
+	anyIDs     bool             // added tokens may have any ids
 }
 
 // pieceKind says what a piece of a Unigram model is for.

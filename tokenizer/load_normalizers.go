@@ -9,10 +9,20 @@ import (
 )
 
 func (t *Tokenizer) loadNormalizers(f *file) error {
-	if f.normalize != nil {
-		t.normalizers, t.shrinks = append(t.normalizers, f.normalize), true
+	if n := f.normalize; n != nil {
+		t.normalizers, t.shrinks = append(t.normalizers, n.normalize), n.merge || n.charsmap != nil
 	}
 	for _, c := range flatten(nil, f.Normalizer, func(c *component) []component { return c.Normalizers }) {
+		if t.byteLevel {
+			return unsupported("normalizer", &c, "ByteLevel has to be the last one")
+		}
+		if c.Type == "ByteLevel" { // as if it were a pre-tokenizer that cuts nothing
+			if f.PreTokenizer != nil {
+				return unsupported("normalizer", &c, "beside a pre-tokenizer")
+			}
+			t.byteLevel = true
+			continue
+		}
 		list, err := c.normalizers()
 		if err != nil {
 			return err

@@ -26,6 +26,14 @@ func (t *Tokenizer) loadScoredMerges(f *file) error {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(f.scores[b], f.scores[a]) })
+	if t.chars.lost = int32(len(t.vocab.entries)); t.chars.fallback {
+		for _, i := range order {
+			t.chars.lose(string(f.spell[f.vocab[i].start:f.vocab[i].end]))
+		}
+	}
+	if int(t.chars.lost)+len(t.chars.lacking) >= maxIDs {
+		return fmt.Errorf("%w: more than %d tokens and characters of pieces", ErrUnsupported, maxIDs)
+	}
 	rank, last := -1, float32(0)
 	begun := false // the rank has a merge
 	for _, i := range order {
@@ -84,6 +92,10 @@ func (t *Tokenizer) addSplits(f *file, item vocabItem, rank uint32) error {
 // byte, or for what is unknown.
 func (t *Tokenizer) mergeable(s string) (int32, bool) {
 	id, ok := t.vocab.ids[s]
+	if r, w := utf8.DecodeRuneInString(s); !ok && w == len(s) && len(t.chars.lacking) > 0 {
+		id = t.chars.symbol(r)
+		return id, id >= 0
+	}
 	if _, isByte := byteToken(s); ok && t.chars.fallback && isByte {
 		return 0, false
 	}

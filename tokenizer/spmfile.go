@@ -284,7 +284,7 @@ func (d *folder) normalizePieces(m *spmModel, f *file) error {
 		n.prefix = false
 		f.PreTokenizer = &component{Type: "Metaspace", Replacement: string(spaceMark), PrependScheme: "first", Split: &whole}
 	}
-	f.normalize = n.normalize
+	f.normalize = &n
 	return nil
 }
 

@@ -16,7 +16,7 @@ type pieceNormalizer struct {
 	escape   bool        // escape_whitespaces: a space becomes ▁
 }
 
-func (p pieceNormalizer) normalize(allow *allowance, s string) string {
+func (p *pieceNormalizer) normalize(allow *allowance, s string) string {
 	var b strings.Builder
 	b.Grow(len(s) + len(s)/2 + 3)
 	space := " "
@@ -66,7 +66,7 @@ func (p pieceNormalizer) normalize(allow *allowance, s string) string {
 }
 
 // next returns what the sequence at the start of s becomes, and its length.
-func (p pieceNormalizer) next(s string) (part string, length int) {
+func (p *pieceNormalizer) next(s string) (part string, length int) {
 	if p.user != nil {
 		if n := p.user.match(s, 0, nil); n > 0 {
 			return s[:n], n

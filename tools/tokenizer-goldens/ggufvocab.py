@@ -141,6 +141,13 @@ def scored(mini, seed=None):
     return meta
 
 
+def losing(meta):
+    """A vocabulary in which some characters of pieces are no pieces themselves."""
+    rng = random.Random(5)
+    tokens = [f"[lost {i}]" if len(t) == 1 and rng.random() < 0.4 else t for i, t in enumerate(meta["tokenizer.ggml.tokens"])]
+    return {**meta, "tokenizer.ggml.tokens": tokens}
+
+
 def characters(mini):
     model = mini["model"]
     meta = scored(mini)
@@ -195,6 +202,7 @@ def main(folder):
             v.close()
         kinds = [("llama", scored(mini["spm-llama2"])), ("llama, ties", scored(mini["spm-llama2"], 1)), ("llama, more ties", scored(mini["spm-gemma"], 2)),
                  ("llama, no prefix", {**scored(mini["spm-gemma"]), "tokenizer.ggml.add_space_prefix": False}),
+                 ("llama, lost characters", losing(scored(mini["spm-llama2"], 3))),
                  ("gemma4", characters(mini["spm-gemma"])), ("t5", unigram(pipelines)),
                  ("t5, spaces kept", {**unigram(pipelines), "tokenizer.ggml.remove_extra_whitespaces": False}),
                  ("bert", word_piece(pipelines)), ("bert, cased", {**word_piece(pipelines), "tokenizer.ggml.normalizer.lowercase": False})]

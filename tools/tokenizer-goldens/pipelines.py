@@ -63,6 +63,19 @@ def word_level():
     return {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}
 
 
+def byte_level():
+    """A byte-level BPE model."""
+    letters, n = [], 0
+    for b in range(256):
+        printable = 32 < b < 127 or (160 < b and b != 173)
+        letters.append(chr(b if printable else 256 + n))
+        n += not printable
+    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ġ", "Ġ"), ("Ã", "©"), ("1", "2"), ("i", "n"), ("in", "g"), ("Ċ", "Ġ")]
+    vocab = {s: i for i, s in enumerate(letters + [a + b for a, b in merges])}
+    return {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+            "ignore_merges": False, "vocab": vocab, "merges": [list(m) for m in merges]}
+
+
 def charsmap(pairs):
     """A small map of characters, compiled by sentencepiece."""
     with tempfile.TemporaryDirectory() as tmp:
@@ -111,6 +124,8 @@ def main(folder):
                    "Strip": {"type": "Strip", "strip_left": True, "strip_right": True}, "Strip left": {"type": "Strip", "strip_left": True, "strip_right": False},
                    "Nmt": {"type": "Nmt"}, "Replace": {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"},
                    "Replace spaces": {"type": "Replace", "pattern": {"Regex": r"[\s\u200b]+"}, "content": " "}, "Replace letters": {"type": "Replace", "pattern": {"Regex": r"\p{L}(?=\p{N})"}, "content": ""},
+                   "trimmed": {"type": "Replace", "pattern": {"Regex": r"\A +| +\z"}, "content": ""}, "first mark": {"type": "Replace", "pattern": {"Regex": r"\A▁"}, "content": "▁▁"},
+                   "lines": {"type": "Replace", "pattern": {"Regex": r"^[\p{L}\s]|[\p{L}\s]$"}, "content": "-"}, "boundaries": {"type": "Replace", "pattern": {"Regex": r"\b.\B|.\b\s"}, "content": "-"},
                    "Precompiled": {"type": "Precompiled", "precompiled_charsmap": out["charsmap"]}}
     for clean in (True, False):
         for chinese in (True, False):
@@ -190,6 +205,8 @@ def main(folder):
              "Unigram": unigram(), "Unigram, bytes": unigram([(h, 0.0) for h in hexed], decoder={"type": "Sequence", "decoders": [fallback, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}]}),
              "Unigram, T5": unigram(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}]}),
              "Unigram, whole": unigram(pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}),
+             "ByteLevel normalizer": base(byte_level(), normalizer={"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "ByteLevel"}]},
+                                          decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}),
              "WordLevel": base({"type": "WordLevel", "vocab": {v: i for i, v in enumerate(level)}, "unk_token": "[UNK]"}, pre_tokenizer={"type": "Whitespace"})}
     out["files"] = []
     for name, f in files.items():
