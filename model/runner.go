@@ -100,6 +100,7 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 			dev.Close()
 		}
 	}()
+	m.Digest() // by which Reopen knows these weights
 	o = m.Options(o)
 	c := &m.Config
 	if err := o.validate(c); err != nil {
@@ -169,7 +170,7 @@ func (m *Matrix) bytes() int64 {
 	var n int64
 	for _, list := range [][]weights.Tensor{m.Rows, m.Bias} {
 		for _, t := range list {
-			n += int64(len(t.Data))
+			n += t.Bytes()
 		}
 	}
 	return n

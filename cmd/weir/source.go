@@ -48,18 +48,7 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	from := s.root // for messages
-	if o.tokenizer != "" {
-		if !isFolder(o.tokenizer) {
-			return nil, fmt.Errorf("--tokenizer %s is not a folder with a tokenizer", o.tokenizer)
-		}
-		s.texts, from = plainfile.Dir(o.tokenizer), o.tokenizer
-	}
-	if f := s.network.GGUF(); f != nil && o.tokenizer == "" {
-		err = s.openEmbedded(f)
-	} else {
-		err = s.openTokenizer(from)
-	}
+	from, err := s.openVocabulary(o)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +61,21 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	}
 	s.defaults, err = s.generation(o, eos)
 	return s, err
+}
+
+// openVocabulary opens the tokenizer, and settles which texts go with it. It returns where they are,
+// for messages.
+func (s *source) openVocabulary(o *modelOptions) (from string, err error) {
+	switch f := s.network.GGUF(); {
+	case o.tokenizer != "" && !isFolder(o.tokenizer):
+		return "", fmt.Errorf("--tokenizer %s is not a folder with a tokenizer", o.tokenizer)
+	case o.tokenizer != "":
+		s.texts = plainfile.Dir(o.tokenizer)
+		return o.tokenizer, s.openTokenizer(o.tokenizer)
+	case f != nil:
+		return s.root, s.openEmbedded(f)
+	}
+	return s.root, s.openTokenizer(s.root)
 }
 
 // folder returns the model's folder, which an argument or --model names; "": the bundled
@@ -171,7 +175,7 @@ func tokenizerInfo(files fs.FS, template string) (string, error) {
 	if info["tokenizer_class"] == nil {
 		info["tokenizer_class"] = jsontext.RawMessage(`"PreTrainedTokenizerFast"`)
 	}
-	templates, err := templatesInUse(files, template)
+	templates, _, err := templatesInUse(files, template)
 	if err != nil {
 		return "", err
 	}
@@ -185,29 +189,32 @@ func tokenizerInfo(files fs.FS, template string) (string, error) {
 }
 
 // templatesInUse reads the template that --chat-template names, or else the model's
-// chat_template.jinja, or else those in its chat_template.json. None need exist.
-func templatesInUse(files fs.FS, override string) ([]chat.Template, error) {
+// chat_template.jinja, or else those in its chat_template.json. None need exist. It also says
+// where they are from.
+func templatesInUse(files fs.FS, override string) (templates []chat.Template, from string, err error) {
 	if override != "" {
 		src, err := plainfile.Read(override)
 		if err != nil && strings.ContainsAny(override, "{}\n") {
 			src, err = []byte(override), nil // no name of a file, but a template, as vLLM takes it, too
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--chat-template: %w", err)
+			return nil, "", fmt.Errorf("--chat-template: %w", err)
 		}
-		return []chat.Template{{Source: string(src)}}, nil
+		return []chat.Template{{Source: string(src)}}, "--chat-template", nil
 	}
-	src, found, err := readOptional(files, "chat_template.jinja")
+	const own, named = "chat_template.jinja", "chat_template.json"
+	src, found, err := readOptional(files, own)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if found {
-		return []chat.Template{{Source: string(src)}}, nil
+		return []chat.Template{{Source: string(src)}}, own, nil
 	}
-	if src, found, err = readOptional(files, "chat_template.json"); err != nil || !found {
-		return nil, err
+	if src, found, err = readOptional(files, named); err != nil || !found {
+		return nil, "", err
 	}
-	return chat.ParseTemplateFile(src)
+	templates, err = chat.ParseTemplateFile(src)
+	return templates, named, err
 }
 
 // openChat opens the model's chat templates: the one that --chat-template names,
@@ -242,7 +249,7 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 			eos, _ = v.(string)
 		}
 	}
-	templates, err := templatesInUse(files, o.chatTemplate)
+	templates, _, err := templatesInUse(files, o.chatTemplate)
 	if err != nil {
 		return nil, "", err
 	}

@@ -197,6 +197,10 @@ func TestRoundSums(t *testing.T) {
 			t.Skip("no kernel")
 		}
 		rnd := newRand(33)
+		row, long := make([]byte, groups(100)*2*sumBlock), rowOfKind(rnd, 100, 0)
+		if n := testing.AllocsPerRun(5, func() { im.blocks.round(row, long.v) }); n != 0 {
+			t.Errorf("%v allocations per row", n)
+		}
 		for n := range 258 {
 			for kind := range rowKinds {
 				x := rowOfKind(rnd, n, kind)
