@@ -51,7 +51,7 @@ func Open(files fs.FS) (*Tokenizer, error) {
 		}
 		return t, nil
 	}
-	return nil, fmt.Errorf("%w: there is none of tokenizer.json, tekken.json, tokenizer.model, tiktoken.model, vocab.json and vocab.txt", fs.ErrNotExist)
+	return nil, errors.New("there is no tokenizer: none of tokenizer.json, tekken.json, tokenizer.model, tiktoken.model, vocab.json and vocab.txt")
 }
 
 func openKind(files fs.FS, data []byte, open func(*folder, []byte) (*file, error)) (*Tokenizer, error) {

@@ -94,7 +94,7 @@ func TestOpenRefuses(t *testing.T) {
 		files map[string][]byte
 		say   string
 	}{
-		"nothing":               {nil, "there is none of tokenizer.json"},
+		"nothing":               {nil, "none of tokenizer.json"},
 		"broken json":           {map[string][]byte{"tokenizer.json": text("{")}, "tokenizer.json: "},
 		"config":                {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text("[]")}, "tokenizer_config.json beside it"},
 		"deep config":           {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(strings.Repeat("[", 1<<16))}, "tokenizer_config.json beside it"},
