@@ -88,6 +88,7 @@ func native() []*impl {
 		if x.HasAVXVNNI {
 			list = append(list, base.with("avxvnni", dotAVXVNNI))
 		}
+		base.pairs = pairsAVX2
 		list = append(list, &base)
 	}
 	return list

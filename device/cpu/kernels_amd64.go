@@ -2429,6 +2429,36 @@ func largestAVX2(x []float32) uint32
 //go:noescape
 func roundAVX2(dst []byte, x []float32, inverse float32) int32
 
+// expandPairsAVX2 is pairKernels.expand.
+//
+//go:noescape
+func expandPairsAVX2(dst, groups []byte, n int)
+
+// pairRowAVX2 is pairKernels.round.
+//
+//go:noescape
+func pairRowAVX2(dst, row []byte, n int) uint32
+
+// dotPairsx1AVX2 is pairKernels.dot for 1 rows of x at a time.
+//
+//go:noescape
+func dotPairsx1AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx2AVX2 is pairKernels.dot for 2 rows of x at a time.
+//
+//go:noescape
+func dotPairsx2AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx3AVX2 is pairKernels.dot for 3 rows of x at a time.
+//
+//go:noescape
+func dotPairsx3AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx4AVX2 is pairKernels.dot for 4 rows of x at a time.
+//
+//go:noescape
+func dotPairsx4AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
 	F16:  {nil, mulF16x1AVX512, mulF16x2AVX512, mulF16x3AVX512, mulF16x4AVX512, mulF16x5AVX512, mulF16x6AVX512, mulF16x7AVX512, mulF16x8AVX512, mulF16x9AVX512, mulF16x10AVX512, mulF16x11AVX512, mulF16x12AVX512},
@@ -2562,3 +2592,5 @@ var dotAVX2 = [W8A8 + 1][]dotFunc{
 	Q4:   {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
 	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
 }
+
+var pairsAVX2 = pairKernels{expand: expandPairsAVX2, round: pairRowAVX2, dot: []pairFunc{nil, dotPairsx1AVX2, dotPairsx2AVX2, dotPairsx3AVX2, dotPairsx4AVX2}}

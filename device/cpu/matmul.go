@@ -74,6 +74,7 @@ func (d *Device) multiply(y view, m *matrix, x view, from, n int) {
 		return
 	}
 	j := &d.productJob
+	j.product++
 	j.y, j.m, j.x, j.n = y, m, x, n
 	j.drafts = y.data == nil
 	j.x.data = x.data[from*x.stride:]
@@ -106,6 +107,8 @@ type productJob struct {
 	m      *matrix
 	n      int // rows of x
 
+	product int // its number, of all products
+
 	limit  int // rows that a kernel can take
 	block  int // rows of a chunk
 	blocks int
@@ -119,6 +122,10 @@ func (j *productJob) cut() {
 	if j.q != nil {
 		rowSize = j.m.format.rowSteps(j.m.format.steps(j.m.k))
 	}
+	bytes := maxBytesPerPass
+	if j.way == byPairs {
+		rowSize, bytes = 2*groups(j.m.k)*pairRow, len(j.m.data) // kernels take a part of a tile
+	}
 	j.limit = j.d.impl.most(j.way, j.m.format)
 	if j.drafts {
 		most = draftTiles
@@ -131,11 +138,11 @@ func (j *productJob) cut() {
 	j.block = (passes + j.blocks - 1) / j.blocks * j.limit
 
 	tiles := j.m.tiles()
-	j.tiles = max(1, min(tiles/(j.d.team.threads*chunksPerWorker), most, maxBytesPerPass/j.m.tile))
+	j.tiles = max(1, min(tiles/(j.d.team.threads*chunksPerWorker), most, bytes/j.m.tile))
 	j.parts = (tiles + j.tiles - 1) / j.tiles
 }
 
-// do computes a chunk: pass by pass, each of which is one kernel.
+// do computes a chunk, with passes, each of which is one kernel, or by pairs.
 func (j *productJob) do(worker, chunk int) {
 	sc := &j.d.scratch[worker]
 	row, first := chunk/j.parts*j.block, chunk%j.parts*j.tiles
@@ -147,8 +154,29 @@ func (j *productJob) do(worker, chunk int) {
 		y = j.y.from(row, first*rowsPerTile)
 	}
 
-	tile := first
-	passes := (n + j.limit - 1) / j.limit
+	if j.way == byPairs && j.preparePairs(&sc.pairs, row, n) {
+		for tile := first; tile < end; tile++ {
+			j.multiplyPairs(&sc.pairs, tile, j.after(worker, chunk, tile), n, y.from(0, (tile-first)*rowsPerTile))
+		}
+	} else {
+		j.passes(sc, worker, chunk, row, n, y)
+	}
+
+	if j.drafts {
+		for r := range n {
+			sc.drafts[row+r].Add(int32(j.m.first+first*rowsPerTile), y.row(r))
+		}
+	}
+}
+
+// passes computes n rows of a chunk, from row on. y is of the first row and tile.
+func (j *productJob) passes(sc *scratch, worker, chunk, row, n int, y view) {
+	first := chunk % j.parts * j.tiles
+	tile, end, limit := first, min(first+j.tiles, j.m.tiles()), j.limit
+	if j.way == byPairs {
+		limit = j.d.impl.most(byDot, j.m.format)
+	}
+	passes := (n + limit - 1) / limit
 	if full := min(end, j.m.n/rowsPerTile); passes == 1 && full > tile && j.way != byExpanded && j.way != byWidened {
 		ahead := nearAhead
 		if n > j.m.format.fewRows() {
@@ -167,12 +195,6 @@ func (j *productJob) do(worker, chunk int) {
 				ahead = (j.after(worker, chunk, tile) - tile) * j.m.tile
 			}
 			j.pass(sc, tile, tile+1, ahead, row+r0, row+r1, y.from(r0, (tile-first)*rowsPerTile))
-		}
-	}
-
-	if j.drafts {
-		for r := range n {
-			sc.drafts[row+r].Add(int32(j.m.first+first*rowsPerTile), y.row(r))
 		}
 	}
 }

@@ -55,6 +55,8 @@ type impl struct {
 	// W8A8 is one block of all columns, with its scales at the end; sums of
 	// products wrap around at 32 bits. ahead is mul's.
 	dot [W8A8 + 1][]dotFunc
+	// pairs are kernels for the same products of Q8 with many rows, if there are faster ones.
+	pairs pairKernels
 	// quantize writes a row for dot, groups(len(x)) groups: numbers in units of
 	// the least power of two that the block's greatest magnitude has at most 127.49
 	// of, to nearest even. A block that is not finite makes every product with the

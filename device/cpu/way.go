@@ -12,6 +12,7 @@ const (
 	byDot                 // impl.dot: rounded rows
 	byFew                 // blocks.few: the same for tiles of blocks
 	byExpanded            // blocks.expand, then blocks.dot: for more rows than few takes
+	byPairs               // impl.pairs: the same as byDot, for many rows
 	byWidened             // tiles of blocks as float32, then impl.mul
 )
 
@@ -25,6 +26,8 @@ func (im *impl) way(m *matrix, n int) way {
 		return byFew
 	case m.format.blocks() != nil:
 		return byExpanded
+	case m.format == Q8 && im.pairs.dot != nil && n >= pairMinRows:
+		return byPairs
 	case im.dot[m.format] != nil:
 		return byDot
 	}
@@ -36,6 +39,8 @@ func (im *impl) most(w way, f Format) int {
 	switch w {
 	case byDot:
 		return len(im.dot[f]) - 1
+	case byPairs:
+		return len(im.pairs.dot) - 1
 	case byFew:
 		return len(im.blocks.few[f-firstBlocks]) - 1
 	case byExpanded:
@@ -124,7 +129,7 @@ func (j *productJob) call(sc *scratch, offs, ahead []int, r0, r1 int, out []floa
 	n := f.steps(m.k)
 	x := j.q[r0*j.ldq : (r1-1)*j.ldq+f.rowSteps(n)]
 	switch j.way {
-	case byDot:
+	case byDot, byPairs:
 		im.dot[f][r1-r0](m.data, offs, ahead, n, x, j.ldq, out, ldy, bias)
 	case byFew:
 		im.blocks.few[f-firstBlocks][r1-r0](m.data, offs, ahead, f.blocks().units(m.k), x, j.ldq, out, ldy, bias)

@@ -106,6 +106,9 @@ func (g *gen) dots() {
 	}
 	g.largest()
 	g.round()
+	if g.isa == avx2 {
+		g.pairs()
+	}
 }
 
 // dot is the state of one kernel: m rows by 16 rows of a tile.
