@@ -17,7 +17,7 @@ type command struct {
 	summary string // one line, for weir help
 	about   string // paragraphs for --help and the manual page
 	words   []string
-	folder  bool // the argument is a folder
+	model   bool // the argument is a model
 
 	// setup adds the command's flags and returns what runs once they have their
 	// values. It has no other effect, because documentation calls it too.
@@ -27,17 +27,20 @@ type command struct {
 // An action runs a command with the arguments that are not flags.
 type action func(args []string) error
 
-const modelArgument = `MODEL is a folder with config.json, *.safetensors and tokenizer.json, as on the Hugging Face Hub. Without one, the small model inside the binary is used.`
+const modelArgument = `MODEL is a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json, as on the Hugging Face Hub. Without one, the small model inside the binary is used.`
 
 // commands returns the table in the order of weir help.
 func commands() []*command {
 	return []*command{
-		{name: "serve", args: "[MODEL] [flags]", folder: true, setup: setupServe,
+		{name: "serve", args: "[MODEL] [flags]", model: true, setup: setupServe,
 			summary: "serve MODEL over HTTP, by default on http://127.0.0.1:8000",
 			about:   "Serves a model over HTTP with the OpenAI interface.\n\n" + modelArgument},
-		{name: "chat", args: "[MODEL] [flags]", folder: true, setup: setupChat,
+		{name: "chat", args: "[MODEL] [flags]", model: true, setup: setupChat,
 			summary: "chat with MODEL, or with a server (--url), in the terminal",
 			about:   "Chats in the terminal with a model, or with a server that --url names.\n\n" + modelArgument},
+		{name: "inspect", args: "[MODEL] [flags]", model: true, setup: setupInspect,
+			summary: "print what MODEL is and needs, without reading its weights",
+			about:   inspectAbout + "\n\n" + modelArgument},
 		{name: "bench start", args: "[flags] [-- FLAGS OF SERVE]", setup: setupBenchStart,
 			summary: "measure how fast a server starts, and what it uses when idle",
 			about:   "Starts a server again and again, and measures the time from the start of the process to its first answers, its memory, and its processor time when idle. Flags after -- are passed to the server."},

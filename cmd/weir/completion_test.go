@@ -23,13 +23,13 @@ func words(candidates []string) string {
 // TestCompletions: what may stand in place of the last word of a command line.
 func TestCompletions(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                                      "serve chat bench store health gpu-check completion man version help",
+		"":                                      "serve chat inspect bench store health gpu-check completion man version help",
 		"s":                                     "serve store",
 		"x":                                     "",
 		"bench ":                                "start serve engine store",
 		"bench s":                               "start serve store",
-		"serve ":                                ":folder",
-		"serve ./mo":                            ":folder",
+		"serve ":                                ":file",
+		"serve ./mo":                            ":file",
 		"serve --kv-cache-":                     "--kv-cache-dtype --kv-cache-memory",
 		"serve --dtype ":                        "auto float32 float16 bfloat16",
 		"serve --dtype f":                       "float32 float16",
@@ -40,7 +40,7 @@ func TestCompletions(t *testing.T) {
 		"serve --config ":                       ":file",
 		"serve --config=x":                      ":file",
 		"serve --data-dir ":                     ":folder",
-		"serve --dev-mode ":                     ":folder", // takes no value
+		"serve --dev-mode ":                     ":file", // takes no value
 		"serve --api-key secret --quantization": "--quantization",
 		"chat --dev":                            "--device",
 		"store ":                                "backup restore verify repair export",
@@ -51,7 +51,7 @@ func TestCompletions(t *testing.T) {
 		"bench serve -- --quantization ":        "auto q8 q4 w8a8",
 		"completion ":                           "bash zsh fish",
 		"completion bash ":                      "",
-		"help ":                                 "serve chat bench store health gpu-check completion man version help",
+		"help ":                                 "serve chat inspect bench store health gpu-check completion man version help",
 		"help bench e":                          "engine",
 		"version ":                              "",
 	} {
@@ -110,7 +110,8 @@ var shellCases = []struct {
 	{[]string{"bench", "s"}, "serve,start,store"},
 	{[]string{"serve", "--kv-cache-"}, "--kv-cache-dtype,--kv-cache-memory"},
 	{[]string{"serve", "--dtype", "f"}, "float16,float32"},
-	{[]string{"serve", "mod"}, "models a"},
+	{[]string{"serve", "mod"}, "models a,models.yaml"},
+	{[]string{"serve", "--data-dir", "mod"}, "models a"},
 	{[]string{"serve", "--config", "mod"}, "models a,models.yaml"},
 	{[]string{"version", ""}, ""},
 }

@@ -38,6 +38,9 @@ func (f Format) fewRows() int {
 	case F16, BF16:
 		return 5
 	}
+	if f.blocks() != nil { // taking them apart is work enough
+		return 0
+	}
 	return 4
 }
 
