@@ -155,150 +155,183 @@ func (g *gen) pairRow() {
 	g.end()
 }
 
+// Registers of pairDot, beside those of product.
+const (
+	pairWeights = "R13"
+	pairPasses  = "R12"
+	pairX3      = "R10" // row 3 of x
+	pairY3      = "R11" // its results
+	pairStep    = "R14" // what a block adds to ahead
+	pairNext    = "R15" // the results of the next pass
+	pairAhead   = 5     // cache lines for a block, in two passes
+)
+
+// pairDot is the state of a kernel: m rows by 16 rows of a tile.
+type pairDot struct {
+	*gen
+	m         int
+	sums      [][]vec // [part of the 16 rows][row of x]
+	odd, even []vec   // [part] weights
+	x, t      []vec   // two each
+}
+
 // pairDot writes pairKernels.dot for m rows at a time.
 func (g *gen) pairDot(m int) {
-	const (
-		w, passes, x3, y3 = "R13", "R12", "R10", "R11"
-		step, prefetched  = "R14", 5 // cache lines for a block, in two passes
-		results           = "R15"
-	)
 	g.function(fmt.Sprintf("dotPairsx%d", m), "(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)", 144,
 		fmt.Sprintf("pairKernels.dot for %d rows of x at a time", m))
-	g.op("MOVQ", arg("w_base", 0), w)
+	k := &pairDot{gen: g, m: m}
+	parts := tileRows / g.lanes
+	for range parts {
+		k.sums = append(k.sums, g.vecs(m))
+	}
+	k.odd, k.even, k.x, k.t = g.vecs(parts), g.vecs(parts), g.vecs(2), g.vecs(2)
+	g.op("MOVQ", arg("w_base", 0), pairWeights)
 	g.op("MOVQ", arg("x_base", 32), bases[0])
 	g.op("MOVQ", arg("ldx", 56), stride)
-	g.op("MOVQ", arg("passes", 64), passes)
+	g.op("MOVQ", arg("passes", 64), pairPasses)
 	g.op("MOVQ", arg("y_base", 72), out)
 	g.op("MOVQ", arg("ldy", 96), outStep)
 	g.op("SHLQ", "$2", outStep)
 	g.op("MOVQ", arg("ahead", 136), ahead)
-	g.op("ADDQ", w, ahead)
-	g.op("MOVQ", fmt.Sprint("$", prefetched*line), step)
-
-	parts := tileRows / g.lanes
-	sums := make([][]vec, parts) // [part][row]
-	for i := range sums {
-		sums[i] = g.vecs(m)
-	}
-	odd, even := g.vecs(parts), g.vecs(parts)
-	x, t := g.vecs(2), g.vecs(2)
-	row := func(r, off int) string {
-		if r == 3 {
-			return at(off, x3)
-		}
-		if r == 0 {
-			return at(off, bases[0])
-		}
-		return fmt.Sprintf("%s(%s*%d)", at(off, bases[0]), stride, r)
-	}
-	result := func(r, part int) string {
-		off := part * g.lanes * 4
-		if r == 3 {
-			return at(off, y3)
-		}
-		if r == 0 {
-			return at(off, out)
-		}
-		return fmt.Sprintf("%s(%s*%d)", at(off, out), outStep, r)
-	}
-	each := func(f func(r, part int)) {
-		for r := range m {
-			for i := range parts {
-				f(r, i)
-			}
-		}
-	}
+	g.op("ADDQ", pairWeights, ahead)
+	g.op("MOVQ", fmt.Sprint("$", pairAhead*line), pairStep)
 
 	g.label("pass")
-	g.op("MOVQ", w, tile)
+	g.op("MOVQ", pairWeights, tile)
 	g.op("MOVQ", arg("n", 24), pairs)
-	if m == 4 {
-		g.op("LEAQ", fmt.Sprintf("(%s)(%s*2)", stride, stride), temp)
-		g.op("LEAQ", fmt.Sprintf("(%s)(%s*1)", bases[0], temp), x3)
-		g.op("LEAQ", fmt.Sprintf("(%s)(%s*2)", outStep, outStep), temp)
-		g.op("LEAQ", fmt.Sprintf("(%s)(%s*1)", out, temp), y3)
-	}
-	g.op("IMUL3Q", fmt.Sprint("$", m), outStep, results)
-	g.op("ADDQ", out, results)
-	g.op("CMPQ", arg("first", 128), "$0")
-	g.op("JEQ", "block")
-	g.zero(t[0])
-	each(func(r, part int) { g.op("VMOVUPS", t[0], result(r, part)) })
-	// The lines of the next rows' results are claimed, as product.claim does.
-	g.op("MOVQ", results, temp)
-	for range m {
-		g.raw("\tBYTE $0x0f; BYTE $0x0d; BYTE $0x08 // PREFETCHW (%s)\n", temp)
-		g.op("ADDQ", outStep, temp)
-	}
+	k.beginPass()
 	g.label("block")
-	for l := range prefetched {
+	for l := range pairAhead {
 		g.op("PREFETCHT1", at(l*line, ahead))
 	}
-	g.op("ADDQ", step, ahead)
-	for i := range parts {
-		g.op("VMOVDQU", at(pairStart+i*g.lanes*4, tile), sums[i][0])
-		for r := 1; r < m; r++ {
-			g.op("VMOVDQA", sums[i][0], sums[i][r])
+	g.op("ADDQ", pairStep, ahead)
+	for i, part := range k.sums {
+		g.op("VMOVDQU", at(pairStart+i*g.lanes*4, tile), part[0])
+		for _, sum := range part[1:] {
+			g.op("VMOVDQA", part[0], sum)
 		}
 	}
 	for j := range blockSize / 4 {
-		for i := range parts {
-			data := pairData + (j*parts*2+2*i)*g.lanes*4
-			g.op("VMOVDQU", at(data, tile), odd[i])
-			g.op("VMOVDQU", at(data+g.lanes*4, tile), even[i])
-		}
-		for r := range m {
-			g.op("VPBROADCASTD", row(r, 8+8*j), x[0])
-			g.op("VPBROADCASTD", row(r, 12+8*j), x[1])
-			g.op("VPADDW", odd[0], x[0], t[0])
-			g.op("VPADDW", even[0], x[1], t[1])
-			g.op("VPADDW", odd[1], x[0], x[0])
-			g.op("VPADDW", even[1], x[1], x[1])
-			g.op("VPMADDWD", t[0], t[1], t[0])
-			g.op("VPMADDWD", x[0], x[1], x[0])
-			g.op("VPADDD", t[0], sums[0][r], sums[0][r])
-			g.op("VPADDD", x[0], sums[1][r], sums[1][r])
-		}
+		k.line(j)
 	}
-	for i := range parts {
-		g.op("VMOVUPS", at(pairScale+i*g.lanes*4, tile), odd[i])
-	}
-	for r := range m {
-		g.op("VBROADCASTSS", row(r, 0), t[0])
-		g.op("VBROADCASTSS", row(r, 4), t[1])
-		for i := range parts {
-			g.op("VFMADD213PS", t[1], t[0], sums[i][r])
-			g.op("VFMADD213PS", result(r, i), odd[i], sums[i][r])
-			g.op("VMOVUPS", sums[i][r], result(r, i))
-		}
-	}
+	k.scale()
 	g.op("ADDQ", fmt.Sprint("$", pairBlock), tile)
 	g.op("ADDQ", fmt.Sprint("$", pairRow), bases[0])
-	if m == 4 {
-		g.op("ADDQ", fmt.Sprint("$", pairRow), x3)
+	if m == pairRows {
+		g.op("ADDQ", fmt.Sprint("$", pairRow), pairX3)
 	}
 	g.op("DECQ", pairs)
 	g.op("JNE", "block")
-
-	g.op("MOVQ", arg("bias_base", 104), temp)
-	g.op("TESTQ", temp, temp)
-	g.op("JEQ", "next")
-	each(func(r, part int) {
-		g.op("VADDPS", at(part*g.lanes*4, temp), sums[part][r], sums[part][r])
-		g.op("VMOVUPS", sums[part][r], result(r, part))
-	})
-	g.label("next")
+	k.addBias()
 	// Two passes have prefetched more than what there is.
 	g.op("MOVQ", arg("passes", 64), temp)
-	g.op("SUBQ", passes, temp)
+	g.op("SUBQ", pairPasses, temp)
 	g.op("JEQ", "more")
-	g.op("XORL", step, step)
+	g.op("XORL", pairStep, pairStep)
 	g.label("more")
 	g.op("IMUL3Q", fmt.Sprint("$", m), stride, temp)
 	g.op("ADDQ", temp, arg("x_base", 32))
 	g.op("MOVQ", arg("x_base", 32), bases[0])
-	g.op("MOVQ", results, out)
-	g.op("DECQ", passes)
+	g.op("MOVQ", pairNext, out)
+	g.op("DECQ", pairPasses)
 	g.op("JNE", "pass")
 	g.end()
+}
+
+// row is the operand at an offset of row r: base is row 0's, and third row 3's.
+func (k *pairDot) row(r, off int, base, step, third string) string {
+	switch r {
+	case 0:
+		return at(off, base)
+	case 3:
+		return at(off, third)
+	}
+	return fmt.Sprintf("%s(%s*%d)", at(off, base), step, r)
+}
+
+func (k *pairDot) input(r, off int) string { return k.row(r, off, bases[0], stride, pairX3) }
+
+func (k *pairDot) result(r, part int) string {
+	return k.row(r, part*k.lanes*4, out, outStep, pairY3)
+}
+
+// each calls f for the parts of each row's result.
+func (k *pairDot) each(f func(r, part int)) {
+	for r := range k.m {
+		for i := range k.sums {
+			f(r, i)
+		}
+	}
+}
+
+// beginPass finds the rows, clears what is added up first, and claims the lines of the next
+// rows' results, as product.claim does.
+func (k *pairDot) beginPass() {
+	if k.m == pairRows {
+		k.op("LEAQ", fmt.Sprintf("(%s)(%s*2)", stride, stride), temp)
+		k.op("LEAQ", fmt.Sprintf("(%s)(%s*1)", bases[0], temp), pairX3)
+		k.op("LEAQ", fmt.Sprintf("(%s)(%s*2)", outStep, outStep), temp)
+		k.op("LEAQ", fmt.Sprintf("(%s)(%s*1)", out, temp), pairY3)
+	}
+	k.op("IMUL3Q", fmt.Sprint("$", k.m), outStep, pairNext)
+	k.op("ADDQ", out, pairNext)
+	k.op("CMPQ", arg("first", 128), "$0")
+	k.op("JEQ", "block")
+	k.zero(k.t[0])
+	k.each(func(r, part int) { k.op("VMOVUPS", k.t[0], k.result(r, part)) })
+	k.op("MOVQ", pairNext, temp)
+	for range k.m {
+		k.raw("\tBYTE $0x0f; BYTE $0x0d; BYTE $0x08 // PREFETCHW (%s)\n", temp)
+		k.op("ADDQ", outStep, temp)
+	}
+}
+
+// line adds the products of four columns.
+func (k *pairDot) line(j int) {
+	for i := range k.odd {
+		data := pairData + 2*(j*len(k.odd)+i)*k.lanes*4
+		k.op("VMOVDQU", at(data, tile), k.odd[i])
+		k.op("VMOVDQU", at(data+k.lanes*4, tile), k.even[i])
+	}
+	for r := range k.m {
+		k.op("VPBROADCASTD", k.input(r, 8+8*j), k.x[0])
+		k.op("VPBROADCASTD", k.input(r, 12+8*j), k.x[1])
+		k.op("VPADDW", k.odd[0], k.x[0], k.t[0])
+		k.op("VPADDW", k.even[0], k.x[1], k.t[1])
+		k.op("VPADDW", k.odd[1], k.x[0], k.x[0])
+		k.op("VPADDW", k.even[1], k.x[1], k.x[1])
+		k.op("VPMADDWD", k.t[0], k.t[1], k.t[0])
+		k.op("VPMADDWD", k.x[0], k.x[1], k.x[0])
+		k.op("VPADDD", k.t[0], k.sums[0][r], k.sums[0][r])
+		k.op("VPADDD", k.x[0], k.sums[1][r], k.sums[1][r])
+	}
+}
+
+// scale adds the sums of a block, times both scales, to the results.
+func (k *pairDot) scale() {
+	for i, w := range k.odd {
+		k.op("VMOVUPS", at(pairScale+i*k.lanes*4, tile), w)
+	}
+	for r := range k.m {
+		k.op("VBROADCASTSS", k.input(r, 0), k.t[0])
+		k.op("VBROADCASTSS", k.input(r, 4), k.t[1])
+		for i, w := range k.odd {
+			k.op("VFMADD213PS", k.t[1], k.t[0], k.sums[i][r])
+			k.op("VFMADD213PS", k.result(r, i), w, k.sums[i][r])
+			k.op("VMOVUPS", k.sums[i][r], k.result(r, i))
+		}
+	}
+}
+
+// addBias adds the bias, if there is one, to the results, which the sums are after the last
+// block.
+func (k *pairDot) addBias() {
+	k.op("MOVQ", arg("bias_base", 104), temp)
+	k.op("TESTQ", temp, temp)
+	k.op("JEQ", "next")
+	k.each(func(r, part int) {
+		k.op("VADDPS", at(part*k.lanes*4, temp), k.sums[part][r], k.sums[part][r])
+		k.op("VMOVUPS", k.sums[part][r], k.result(r, part))
+	})
+	k.label("next")
 }
