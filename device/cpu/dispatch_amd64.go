@@ -76,6 +76,7 @@ func native() []*impl {
 		base := impl{
 			name:        "avx2",
 			needs:       []string{"avx2", "fma", "f16c"},
+			far:         true,
 			mul:         mulAVX2,
 			mulFP8:      mulFP8AVX2,
 			dot:         dotAVX2,

@@ -14,6 +14,7 @@ const rowsPerTile = 16
 type impl struct {
 	name  string
 	needs []string // features of the processor, as /proc/cpuinfo has them
+	far   bool     // products always prefetch from farAhead
 
 	// mul[format][m] computes m rows of x against len(offs) tiles; the table has
 	// a kernel for every m in [1, len). One chain per parity of i and their sum
