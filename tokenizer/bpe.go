@@ -18,8 +18,10 @@ const (
 type mergeTable struct {
 	slots  []uint64 // left id, right id and rank; linear probing
 	shift  uint
-	pairs  []uint64 // by rank; only while loading
-	merged []int32  // by rank
+	pairs  []uint64         // only while loading
+	ranks  []uint32         // of pairs; nil if they are 0, 1, 2, ...
+	merged []int32          // by rank; severalTokens if pairs of the same rank make different tokens
+	tied   map[uint64]int32 // by pair: what it makes, for those pairs
 	// bytes holds the ranks of all pairs of single-byte tokens of a byte-level
 	// vocabulary, which are the first lookups for a word. Nil for other vocabularies.
 	bytes *[1 << 16]uint32
@@ -35,6 +37,44 @@ func (m *mergeTable) add(a, b, merged int32) {
 	m.merged = append(m.merged, merged)
 }
 
+// severalTokens says that the token that a merge makes is in tied.
+const severalTokens = -1
+
+// addRank adds a merge whose rank is that of the last one, or the next after it. Pairs of the
+// same rank are merged from left to right, whatever tokens they make.
+func (m *mergeTable) addRank(rank uint32, a, b, merged int32) {
+	key := pairKey(a, b)
+	m.pairs, m.ranks = append(m.pairs, key), append(m.ranks, rank)
+	if int(rank) == len(m.merged) {
+		m.merged = append(m.merged, merged)
+		return
+	}
+	if old := m.merged[rank]; old == merged {
+		return
+	} else if old != severalTokens {
+		for i := len(m.pairs) - 2; i >= 0 && m.ranks[i] == rank; i-- {
+			m.tie(m.pairs[i], old)
+		}
+		m.merged[rank] = severalTokens
+	}
+	m.tie(key, merged)
+}
+
+func (m *mergeTable) tie(key uint64, merged int32) {
+	if m.tied == nil {
+		m.tied = map[uint64]int32{}
+	}
+	m.tied[key] = merged
+}
+
+// result returns what the merge of a and b makes, which has the rank.
+func (m *mergeTable) result(rank uint32, a, b int32) int32 {
+	if id := m.merged[rank]; id != severalTokens {
+		return id
+	}
+	return m.tied[pairKey(a, b)]
+}
+
 // build makes the table. A pair that is listed twice has the rank of its last place, as
 // in Hugging Face's library.
 func (m *mergeTable) build() {
@@ -44,13 +84,16 @@ func (m *mergeTable) build() {
 		m.slots[i] = emptySlot
 	}
 	for rank, key := range m.pairs {
+		if m.ranks != nil {
+			rank = int(m.ranks[rank])
+		}
 		i := m.slot(key)
 		for m.slots[i] != emptySlot && m.slots[i]>>rankBits != key {
 			i = (i + 1) & uint64(len(m.slots)-1)
 		}
 		m.slots[i] = key<<rankBits | uint64(rank)
 	}
-	m.pairs = nil
+	m.pairs, m.ranks = nil, nil
 }
 
 // rank returns the rank of the merge of a and b, or noRank.
@@ -82,7 +125,7 @@ func (m *mergeTable) mergeShort(ids []int32, ranks []uint32) []int32 {
 		if at < 0 {
 			return ids[:n]
 		}
-		ids[at] = m.merged[best]
+		ids[at] = m.result(best, ids[at], ids[at+1])
 		copy(ids[at+1:], ids[at+2:n])
 		copy(ranks[at+1:], ranks[at+2:n])
 		n--
@@ -138,7 +181,7 @@ func (l *longMerge) merge(m *mergeTable, dst, ids []int32, ranks []uint32) []int
 		}
 		right := &links[left.next]
 		right.rank = noRank
-		left.id, left.rank, left.next = m.merged[rank], noRank, right.next
+		left.id, left.rank, left.next = m.result(rank, left.id, right.id), noRank, right.next
 		if left.next >= 0 {
 			next := &links[left.next]
 			next.prev = at

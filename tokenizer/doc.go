@@ -2,7 +2,8 @@
 // tokenizers library does with the same tokenizer.json. It reads no files and knows
 // nothing of chats or models.
 //
-// [Load] parses a tokenizer.json. [Tokenizer.Encode] gives the ids of a text and
+// [Load] parses a tokenizer.json, and [FromGGUF] takes the vocabulary of a GGUF file.
+// [Tokenizer.Encode] gives the ids of a text and
 // [Tokenizer.Decode] the text of ids. A [Decoder] decodes the output of a model token
 // by token. Many goroutines may use one Tokenizer; a Decoder belongs to one goroutine.
 //
@@ -88,6 +89,8 @@
 //
 // # What is supported
 //
+// In a tokenizer.json:
+//
 //   - model: BPE with vocab and merges (both spellings), byte_fallback, unk_token,
 //     fuse_unk, ignore_merges
 //   - added tokens: all flags
@@ -104,9 +107,13 @@
 // the part that compileRegex describes. The members truncation and padding are
 // not read.
 //
+// In a GGUF file: the models gpt2 with the names of pre-tokenizers in gguf_words.go, llama and
+// gemma4. Two neighbours of a llama vocabulary are merged if together they are a piece; all
+// merges that make pieces of the same score have the same rank (scored.go).
+//
 // # Tests
 //
 // Golden data come from Hugging Face's library (testdata/README.md): ids and texts of a
-// thousand samples under eleven pipelines. reference_test.go has a simple
+// thousand samples under eleven pipelines. Those for GGUF files come from llama.cpp. reference_test.go has a simple
 // implementation of everything, which random texts and fuzzing are compared with.
 package tokenizer

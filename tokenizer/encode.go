@@ -69,6 +69,9 @@ func (t *Tokenizer) EncodeWithin(done <-chan struct{}, reserve func(length int) 
 	case !ok:
 		w.out, err = w.out[:len(dst)], ErrTooComplex
 	case addSpecial:
+		if n := len(dst) + len(t.prefix); t.prefixOnce && slices.Equal(t.prefix, w.out[n:min(n+len(t.prefix), len(w.out))]) {
+			w.out = slices.Delete(w.out, len(dst), n)
+		}
 		w.out = append(w.out, t.suffix...)
 	}
 	w.allow.done, w.allow.reserve = nil, nil

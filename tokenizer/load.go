@@ -28,10 +28,15 @@ type file struct {
 	} `json:"model"`
 
 	// The large members of the model, up to 35 MB, are not decoded into Go values.
-	vocab  []vocabItem    // in the order of the file
-	spell  []byte         // the spelling of all items, one after the other
-	merges jsontext.Value // nil if there are none
+	vocab  []vocabItem // in the order of the file
+	spell  []byte      // the spelling of all items, one after the other
+	merges mergeList   // nil if there are none
+	scores []float32   // in the place of merges: of the items of vocab
 }
+
+// mergeList calls a function for all merges of a file, in their order, with the two tokens as
+// they are spelled. They are valid during the call.
+type mergeList func(func(left, right []byte) error) error
 
 // vocabItem is a member of the vocabulary. Its spelling is spell[start:end].
 type vocabItem struct {
@@ -95,6 +100,11 @@ func Load(data []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return build(f)
+}
+
+// build makes the tokenizer of a file.
+func build(f *file) (*Tokenizer, error) {
 	t := &Tokenizer{cache: newWordCache()}
 	for _, step := range []func(*file) error{
 		t.loadModelOptions, t.loadNormalizers, t.loadPreTokenizers, t.loadDecoder,
@@ -191,7 +201,8 @@ func (r *fileReader) modelMember() bool {
 		}
 		return r.readVocab()
 	case "merges":
-		r.merges, ok = r.Raw()
+		merges, ok := r.Raw()
+		r.merges = jsonMerges(merges)
 		return ok
 	}
 	value, ok := r.Raw()
@@ -265,7 +276,7 @@ func (t *Tokenizer) loadModelOptions(f *file) error {
 		return fmt.Errorf("%w: tokenizer.json version %q", ErrUnsupported, f.Version)
 	case m.Type != "" && m.Type != "BPE":
 		return fmt.Errorf("%w: model %q; only BPE is", ErrUnsupported, m.Type)
-	case f.vocab == nil || f.merges == nil:
+	case f.vocab == nil || f.merges == nil && f.scores == nil:
 		return fmt.Errorf("%w: the model has no vocab and merges", ErrInvalid)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return fmt.Errorf("%w: BPE dropout", ErrUnsupported)

@@ -112,6 +112,9 @@ func splitPattern(c *component) (matcher, error) {
 		return nil, unsupported("pre-tokenizer", c, "an empty pattern")
 	}
 	if m := knownPattern(*c.Pattern.Regex); m != nil {
+		if _, between := m.(digitSplits); between && (c.Behavior != "Isolated" || c.Invert) {
+			return nil, unsupported("pre-tokenizer", c, "behavior %q of a pattern that matches between characters", c.Behavior)
+		}
 		return m, nil
 	}
 	re, err := compileRegex(*c.Pattern.Regex)

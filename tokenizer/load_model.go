@@ -156,8 +156,11 @@ func (t *Tokenizer) loadCharacters(fallback bool) error {
 // inUTF8 reports whether valid UTF-8 may contain the byte.
 func inUTF8(b int) bool { return b < 0xC0 || 0xC2 <= b && b <= 0xF4 }
 
-// loadMerges builds the merge table. A merge is spelled "a b" or ["a","b"].
+// loadMerges builds the merge table.
 func (t *Tokenizer) loadMerges(f *file) error {
+	if f.scores != nil {
+		return t.loadScoredMerges(f)
+	}
 	t.merges = &mergeTable{}
 	if t.byteLevel {
 		t.merges.bytes = new([1 << 16]uint32)
@@ -165,24 +168,34 @@ func (t *Tokenizer) loadMerges(f *file) error {
 			t.merges.bytes[i] = noRank
 		}
 	}
-	if f.merges.Kind() != jsontext.Array {
-		return fmt.Errorf("%w: the merges are %s", ErrInvalid, f.merges.Kind())
-	}
-	var m mergeReader
-	for _, v := range f.merges.Elements() {
-		if bytes.HasPrefix(v, []byte(`"#version`)) {
-			continue // the first line of a merges.txt
-		}
-		left, right, err := m.read(v)
-		if err == nil {
-			err = t.addMerge(left, right)
-		}
-		if err != nil {
-			return err
-		}
+	if err := f.merges(t.addMerge); err != nil {
+		return err
 	}
 	t.merges.build()
 	return nil
+}
+
+// jsonMerges are the merges of a tokenizer.json. A merge is spelled "a b" or ["a","b"].
+func jsonMerges(list jsontext.Value) mergeList {
+	return func(add func(left, right []byte) error) error {
+		if list.Kind() != jsontext.Array {
+			return fmt.Errorf("%w: the merges are %s", ErrInvalid, list.Kind())
+		}
+		var m mergeReader
+		for _, v := range list.Elements() {
+			if bytes.HasPrefix(v, []byte(`"#version`)) {
+				continue // the first line of a merges.txt
+			}
+			left, right, err := m.read(v)
+			if err == nil {
+				err = add(left, right)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // mergeReader reads the merges of a file, one after the other.

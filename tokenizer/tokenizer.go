@@ -37,6 +37,7 @@ type Tokenizer struct {
 	merges       *mergeTable
 
 	prefix, suffix []int32 // what addSpecial puts around the text
+	prefixOnce     bool    // not if the text begins with it
 	decoding       decoding
 	maxBytes       int // length of the longest text of a token
 	maxSpelled     int // length of the longest token as the file spells it

@@ -210,12 +210,13 @@ func (w *wideMerge) pair(rank uint32, p int) {
 		return
 	}
 	right := p + size
+	merged := w.m.result(rank, idAt(w.symbols[p]), idAt(w.symbols[right]))
 	size += w.size(right)
 	w.symbols[right] = noID
 	if right > 0 && right-1 > p {
 		w.symbols[right-1] = noID // the end of the left one
 	}
-	w.set(p, w.m.merged[rank], size)
+	w.set(p, merged, size)
 	w.add(p, w.rank(p, size))
 	if q := w.before(p); q >= 0 {
 		w.add(q, w.rank(q, p-q))

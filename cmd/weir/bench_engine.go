@@ -140,6 +140,9 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 // fit refuses weights that the machine's memory cannot hold, sets how much memory
 // there is for keys and values, and returns how many bytes a position takes of it.
 func (o *benchEngineOptions) fit(network *model.Model, c *cpu.Config) (perToken int64, err error) {
+	if _, err := o.checkQuantized(quantizedTensors(network), *c); err != nil {
+		return 0, err
+	}
 	packed, err := packedBytes(network, *c)
 	if err != nil {
 		return 0, usageError{err}

@@ -28,8 +28,9 @@ type preparedEngine struct {
 	hostBytes   int64  // what weights and KV cache take of this machine's memory
 	cacheType   string // type of keys and values
 	fingerprint string
-	device      string // in words
-	shorten     bool   // the context may be shorter than the model's, so that it fits the memory
+	device      string   // in words
+	notes       []string // about the weights, for the log
+	shorten     bool     // the context may be shorter than the model's, so that it fits the memory
 }
 
 // A backendPlan is a backend that has been chosen and not opened yet.
@@ -197,6 +198,9 @@ func (e *preparedEngine) planCPU(ctx context.Context, s *source, opt model.Optio
 		return p, err
 	}
 	c.Threads = o.computingThreads(&c)
+	if e.notes, err = o.checkQuantized(quantizedTensors(s.network), c); err != nil {
+		return p, err
+	}
 	packed, err := packedBytes(s.network, c)
 	if err != nil {
 		return p, usageError{err}

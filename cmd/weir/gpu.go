@@ -32,6 +32,9 @@ func (o *engineOptions) findGPU() (*gpu, error) {
 // sequence is if that was not asked for, is known once the backend has been opened for the
 // first time.
 func (e *preparedEngine) planGPU(ctx context.Context, g *gpu, s *source, opt model.Options, o *engineOptions) (backendPlan, error) {
+	if err := checkQuantizedGPU(s.network); err != nil {
+		return backendPlan{}, err
+	}
 	plan, err := g.plan(ctx, s, opt, o, e.shorten)
 	if err != nil {
 		return backendPlan{}, err

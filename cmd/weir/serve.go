@@ -73,6 +73,9 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.progress); err != nil {
 		return err
 	}
+	for _, line := range s.engine.notes {
+		log.Info(line)
+	}
 	if s.keys, err = auth.New(o.access.keys, o.access.credentials); err != nil {
 		return err
 	}

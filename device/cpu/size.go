@@ -1,6 +1,19 @@
 package cpu
 
-import "weir/model"
+import (
+	"weir/model"
+	"weir/weights"
+)
+
+// StoredAs is the format in which Load keeps a matrix that consists of t.
+func (c Config) StoredAs(t weights.Tensor) (Format, error) {
+	im, err := choose(c.Impl)
+	if err != nil {
+		return Auto, err
+	}
+	d := Device{cfg: c, impl: im} // a device without threads: nothing is loaded into it
+	return d.storedAs(&t), nil
+}
 
 // MatrixBytes is how many bytes of memory Load takes for m, with this configuration. An
 // embedding takes none, because it stays in the mapped file. m has been checked.
@@ -9,7 +22,7 @@ func (c Config) MatrixBytes(m model.Matrix) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	d := Device{cfg: c, impl: im} // a device without threads: nothing is loaded into it
+	d := Device{cfg: c, impl: im}
 	n := 0
 	for _, t := range m.Rows {
 		n += t.Shape[0]

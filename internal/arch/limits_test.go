@@ -428,6 +428,7 @@ var notLimits = map[string]string{
 	"tokenizer.maxFrames":                 "of a model's regular expressions; those of published models never come to it",
 	"tokenizer.maxNesting":                "of a model's file",
 	"tokenizer.maxPattern":                "of a model's file",
+	"tokenizer.maxPiece":                  "of a model's file",
 	"tokenizer.maxRepeat":                 "of a model's file",
 	"tokenizer.maxScratch":                "of a pool",
 	"server/weaveapi.maxFieldName":        "of an error's text",
