@@ -51,19 +51,22 @@ type family struct {
 	mlpBias   bool      // mlp_bias means something
 	qkNorm    bool
 	perLayer  bool // use_sliding_window, max_window_layers and layer_types decide on windows
+
+	gguf  string // the architecture in GGUF files (llama.cpp, src/llama-arch.cpp, LLM_ARCH_NAMES)
+	pairs bool   // there, the rows of heads of queries and keys take turns: weights.Tensor.Pairs
 }
 
 // families has the defaults of transformers, models/*/configuration_*.py. Sizes have
 // defaults there too, those of the 7B model. Here a config without sizes is refused
-// as damaged.
+// as damaged. GGUF files of Mistral models say llama, too, except for later ones.
 var families = map[string]family{
-	"LlamaForCausalLM": {modelType: "llama", bias: true, mlpBias: true,
+	"LlamaForCausalLM": {modelType: "llama", gguf: "llama", pairs: true, bias: true, mlpBias: true,
 		defaults: rawConfig{MaxPositionEmbeddings: 2048, EOSTokenID: tokenIDs{2}}},
-	"MistralForCausalLM": {modelType: "mistral",
+	"MistralForCausalLM": {modelType: "mistral", gguf: "mistral3", pairs: true,
 		defaults: rawConfig{MaxPositionEmbeddings: 131072, NumKeyValueHeads: 8, SlidingWindow: 4096, EOSTokenID: tokenIDs{2}}},
-	"Qwen2ForCausalLM": {modelType: "qwen2", qkvBias: true, perLayer: true,
+	"Qwen2ForCausalLM": {modelType: "qwen2", gguf: "qwen2", qkvBias: true, perLayer: true,
 		defaults: rawConfig{MaxPositionEmbeddings: 32768, NumKeyValueHeads: 32, SlidingWindow: 4096, MaxWindowLayers: 28}},
-	"Qwen3ForCausalLM": {modelType: "qwen3", bias: true, qkNorm: true, perLayer: true,
+	"Qwen3ForCausalLM": {modelType: "qwen3", gguf: "qwen3", bias: true, qkNorm: true, perLayer: true,
 		defaults: rawConfig{MaxPositionEmbeddings: 32768, NumKeyValueHeads: 32, HeadDim: 128, SlidingWindow: 4096, MaxWindowLayers: 28}},
 }
 
@@ -186,11 +189,36 @@ func findFamily(architectures []string, modelType string) (string, family, bool)
 }
 
 func badConfig(format string, args ...any) error {
-	return fmt.Errorf("%w: config.json: %s", ErrConfig, fmt.Sprintf(format, args...))
+	return (*origin)(nil).bad(format, args...)
 }
 
-func unsupported(field string, value any, supported string) error {
-	return fmt.Errorf("%w: %s %.200v in config.json (supported: %s)", ErrUnsupported, field, value, supported)
+// origin is where a rawConfig is from, for messages; nil: a config.json.
+type origin struct {
+	file  string
+	names func(field string) string // what the file calls a field of config.json
+}
+
+// name is what the file calls a field of config.json.
+func (o *origin) name(field string) string {
+	if o == nil {
+		return field
+	}
+	return o.names(field)
+}
+
+func (o *origin) path() string {
+	if o == nil {
+		return "config.json"
+	}
+	return o.file
+}
+
+func (o *origin) bad(format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", ErrConfig, o.path(), fmt.Sprintf(format, args...))
+}
+
+func (o *origin) unsupported(field string, value any, supported string) error {
+	return fmt.Errorf("%w: %s %.200v in %s (supported: %s)", ErrUnsupported, o.name(field), value, o.path(), supported)
 }
 
 // unmarshal is jsontext.Decode with messages for people who wrote the file.
@@ -222,10 +250,10 @@ const (
 
 func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	if len(raw.QuantizationConfig) > 0 && string(raw.QuantizationConfig) != "null" {
-		return Config{}, unsupported("quantization_config", string(raw.QuantizationConfig), "checkpoints in float32, float16 or bfloat16")
+		return Config{}, raw.from.unsupported("quantization_config", string(raw.QuantizationConfig), "checkpoints in float32, float16 or bfloat16")
 	}
 	if raw.HiddenAct != "silu" && raw.HiddenAct != "swish" { // two names of one function
-		return Config{}, unsupported("hidden_act", raw.HiddenAct, "silu")
+		return Config{}, raw.from.unsupported("hidden_act", raw.HiddenAct, "silu")
 	}
 	c := Config{
 		Architecture: arch,
@@ -257,7 +285,7 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 		{"num_attention_heads", c.Heads, maxSize},
 		{"max_position_embeddings", c.MaxSeqTokens, maxSize},
 	} {
-		if err := inRange(s.name, s.value, s.max); err != nil {
+		if err := raw.from.inRange(s.name, s.value, s.max); err != nil {
 			return Config{}, err
 		}
 	}
@@ -266,26 +294,26 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	}
 	if c.HeadDim == 0 {
 		if c.Hidden%c.Heads != 0 {
-			return Config{}, badConfig("hidden_size %d is not a multiple of num_attention_heads %d, and head_dim is not given", c.Hidden, c.Heads)
+			return Config{}, raw.from.bad("%s %d is not a multiple of %s %d, and %s is not given", raw.from.name("hidden_size"), c.Hidden, raw.from.name("num_attention_heads"), c.Heads, raw.from.name("head_dim"))
 		}
 		c.HeadDim = c.Hidden / c.Heads
 	}
-	if err := inRange("num_key_value_heads", c.KVHeads, c.Heads); err != nil {
+	if err := raw.from.inRange("num_key_value_heads", c.KVHeads, c.Heads); err != nil {
 		return Config{}, err
 	}
-	if err := inRange("head_dim", c.HeadDim, maxSize/c.Heads); err != nil {
+	if err := raw.from.inRange("head_dim", c.HeadDim, maxSize/c.Heads); err != nil {
 		return Config{}, err
 	}
 	switch {
 	case c.Heads%c.KVHeads != 0:
-		return Config{}, badConfig("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.Heads, c.KVHeads)
+		return Config{}, raw.from.bad("%s %d is not a multiple of %s %d", raw.from.name("num_attention_heads"), c.Heads, raw.from.name("num_key_value_heads"), c.KVHeads)
 	case c.HeadDim%2 != 0:
-		return Config{}, badConfig("head_dim %d is odd, so its halves cannot be rotated", c.HeadDim)
+		return Config{}, raw.from.bad("%s %d is odd, so its halves cannot be rotated", raw.from.name("head_dim"), c.HeadDim)
 	case !(c.NormEps > 0) || math.IsInf(float64(c.NormEps), 0):
-		return Config{}, badConfig("rms_norm_eps %v is not a positive number", raw.RMSNormEps)
+		return Config{}, raw.from.bad("%s %v is not a positive number", raw.from.name("rms_norm_eps"), raw.RMSNormEps)
 	}
 	if err := raw.EOSTokenID.check(c.VocabSize); err != nil {
-		return Config{}, badConfig("%v", err)
+		return Config{}, raw.from.bad("%v", err)
 	}
 	var err error
 	if c.Windows, err = f.windows(raw); err != nil {
@@ -297,12 +325,12 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	return c, nil
 }
 
-func inRange(name string, value, limit int) error {
+func (o *origin) inRange(field string, value, limit int) error {
 	switch {
 	case value == 0:
-		return badConfig("%s is missing or 0", name)
+		return o.bad("%s is missing or 0", o.name(field))
 	case value < 0 || value > limit:
-		return badConfig("%s %d is not in [1, %d]", name, value, limit)
+		return o.bad("%s %d is not in [1, %d]", o.name(field), value, limit)
 	}
 	return nil
 }
@@ -316,10 +344,10 @@ func (f family) windows(raw *rawConfig) ([]int, error) {
 		window = 0
 	}
 	if window < 0 || window > maxSize {
-		return nil, badConfig("sliding_window %d is not in [1, %d]", window, maxSize)
+		return nil, raw.from.bad("%s %d is not in [1, %d]", raw.from.name("sliding_window"), window, maxSize)
 	}
 	if raw.LayerTypes != nil && len(raw.LayerTypes) != raw.NumHiddenLayers {
-		return nil, badConfig("layer_types has %d entries for %d layers", len(raw.LayerTypes), raw.NumHiddenLayers)
+		return nil, raw.from.bad("layer_types has %d entries for %d layers", len(raw.LayerTypes), raw.NumHiddenLayers)
 	}
 	windows := make([]int, raw.NumHiddenLayers)
 	for i := range windows {
@@ -331,11 +359,11 @@ func (f family) windows(raw *rawConfig) ([]int, error) {
 		}
 		switch t := raw.LayerTypes[i]; {
 		case t != full && t != sliding:
-			return nil, unsupported("layer type", t, full+", "+sliding)
+			return nil, raw.from.unsupported("layer type", t, full+", "+sliding)
 		case t == sliding && window == 0:
-			return nil, badConfig("layer_types makes layer %d %s, but no sliding_window is in use", i, sliding)
+			return nil, raw.from.bad("layer_types makes layer %d %s, but no sliding_window is in use", i, sliding)
 		case t == full && window != 0 && !f.perLayer:
-			return nil, unsupported("layer type", t, "the same sliding_window in all layers of "+f.modelType)
+			return nil, raw.from.unsupported("layer type", t, "the same sliding_window in all layers of "+f.modelType)
 		case t == full:
 			windows[i] = 0
 		default:

@@ -36,6 +36,17 @@
 // quantized checkpoints, rotary embeddings whose angles depend on the sequence's length
 // ("dynamic", "longrope"), a tensor that is missing or not expected.
 //
+// # GGUF files
+//
+// A GGUF file is a model, too. Its metadata become the fields of a config.json (ggufFields), and
+// its tensors get the names that transformers gives them, so that everything behind it knows one
+// form only. In the files of llama.cpp's llama architectures the rows of queries and keys take
+// turns, which weights.Tensor.Pairs says; nothing is copied. A head that is not stored is the
+// embedding, biases are there if their tensors are, and rotary factors are a tensor. A key of the
+// architecture that is neither known nor 0 is refused, because it may change every logit. The
+// converter of llama.cpp leaves out attention windows and all but one end token, so a file of a
+// network with windows is computed without them, as llama.cpp does it.
+//
 // # The contract with a device
 //
 // What a device can do in one pass over its data is one operation of [Device]: a product with

@@ -24,46 +24,58 @@ type GenerationDefaults struct {
 // search, are ignored. So is do_sample, as in vLLM, because a request asks for greedy
 // decoding by its temperature.
 func ParseGeneration(b []byte, c Config) (GenerationDefaults, error) {
-	var raw struct {
-		Temperature       *float32 `json:"temperature"`
-		TopP              *float32 `json:"top_p"`
-		MinP              *float32 `json:"min_p"`
-		RepetitionPenalty *float32 `json:"repetition_penalty"`
-		TopK              *int     `json:"top_k"`
-		MaxNewTokens      *int     `json:"max_new_tokens"`
-		EOS               tokenIDs `json:"eos_token_id"`
-	}
-	bad := func(format string, args ...any) (GenerationDefaults, error) {
-		return GenerationDefaults{}, fmt.Errorf("%w: generation_config.json: %s", ErrConfig, fmt.Sprintf(format, args...))
+	var raw rawGeneration
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: generation_config.json: %s", ErrConfig, fmt.Sprintf(format, args...))
 	}
 	if len(b) > 0 {
 		if err := unmarshal(b, &raw); err != nil {
-			return bad("%v", err)
+			return GenerationDefaults{}, bad("%v", err)
 		}
 	}
+	return raw.defaults(c, bad)
+}
+
+// rawGeneration is what a file says.
+type rawGeneration struct {
+	Temperature       *float32 `json:"temperature"`
+	TopP              *float32 `json:"top_p"`
+	MinP              *float32 `json:"min_p"`
+	RepetitionPenalty *float32 `json:"repetition_penalty"`
+	TopK              *int     `json:"top_k"`
+	MaxNewTokens      *int     `json:"max_new_tokens"`
+	EOS               tokenIDs `json:"eos_token_id"`
+}
+
+// defaults checks what a file says; bad makes the error for it.
+func (raw *rawGeneration) defaults(c Config, bad func(format string, args ...any) error) (GenerationDefaults, error) {
 	within := func(v *float32, low, high float64) bool {
 		return v == nil || float64(*v) >= low && float64(*v) <= high
 	}
 	const tiny = math.SmallestNonzeroFloat32 // (0, ...
+	var err error
 	switch {
 	case !within(raw.Temperature, 0, math.MaxFloat32):
-		return bad("temperature %v is negative", *raw.Temperature)
+		err = bad("temperature %v is negative", *raw.Temperature)
 	case !within(raw.TopP, tiny, 1):
-		return bad("top_p %v is not in (0, 1]", *raw.TopP)
+		err = bad("top_p %v is not in (0, 1]", *raw.TopP)
 	case !within(raw.MinP, 0, 1):
-		return bad("min_p %v is not in [0, 1]", *raw.MinP)
+		err = bad("min_p %v is not in [0, 1]", *raw.MinP)
 	case !within(raw.RepetitionPenalty, tiny, math.MaxFloat32):
-		return bad("repetition_penalty %v is not positive", *raw.RepetitionPenalty)
+		err = bad("repetition_penalty %v is not positive", *raw.RepetitionPenalty)
 	case raw.TopK != nil && *raw.TopK < -1:
-		return bad("top_k %d is below -1", *raw.TopK)
+		err = bad("top_k %d is below -1", *raw.TopK)
 	case raw.MaxNewTokens != nil && *raw.MaxNewTokens < 1:
-		return bad("max_new_tokens %d is not positive", *raw.MaxNewTokens)
+		err = bad("max_new_tokens %d is not positive", *raw.MaxNewTokens)
+	}
+	if err != nil {
+		return GenerationDefaults{}, err
 	}
 	if err := raw.EOS.check(c.VocabSize); err != nil {
-		return bad("%v", err)
+		return GenerationDefaults{}, bad("%v", err)
 	}
 	if raw.TopK != nil && *raw.TopK == -1 { // another value for "off"
-		*raw.TopK = 0
+		raw.TopK = new(0)
 	}
 	if raw.EOS == nil {
 		raw.EOS = c.EOS

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/plainfile"
 	"weir/weights"
+	"weir/weights/gguf"
 )
 
 // ErrMismatch says that a checkpoint's tensors are not those its config asks for.
@@ -27,16 +28,25 @@ type Model struct {
 	Config     Config
 	Generation GenerationDefaults
 
-	files  func() (*weights.Checkpoint, error) // opens the checkpoint again; nil if it is in memory
-	digest string
+	files      func() (*weights.Checkpoint, error) // opens the checkpoint again; nil if it is in memory
+	gguf       *gguf.File                          // nil: the layout of Hugging Face
+	storedName func(name string) string            // what the files call a tensor; nil: as transformers do
+	digest     string
 
 	mu         sync.Mutex // held to change checkpoint, and to read it beside the goroutine that may
 	checkpoint *weights.Checkpoint
 }
 
-// Open opens the checkpoint in dir: config.json, generation_config.json where
-// there is one, and safetensors.
+// Open opens a checkpoint: a GGUF file, whatever its name, a folder with one of these, or a folder
+// with config.json, generation_config.json where there is one, and safetensors.
 func Open(dir string) (*Model, error) {
+	file, err := FindGGUF(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if file != "" {
+		return openGGUF(file)
+	}
 	files := func() (*weights.Checkpoint, error) { return weights.Open(dir) }
 	m, err := open(dir, plainfile.Dir(dir), files)
 	if err == nil {
@@ -174,11 +184,11 @@ func (m *Model) checkTensors(c *weights.Checkpoint) error {
 				switch {
 				case !ok && s.name == headName && m.Config.TiedHead:
 				case !ok:
-					missing = append(missing, s.name)
+					missing = append(missing, m.nameOf(s.name))
 				case !slices.Equal(t.Shape, s.shape):
-					wrong = append(wrong, fmt.Sprintf("%s is %d instead of %d", s.name, t.Shape, s.shape))
+					wrong = append(wrong, fmt.Sprintf("%s is %d instead of %d", m.nameOf(s.name), t.Shape, s.shape))
 				case !t.Widens():
-					wrong = append(wrong, fmt.Sprintf("%s is %v instead of float32, float16 or bfloat16", s.name, t.DType))
+					wrong = append(wrong, fmt.Sprintf("%s is %v instead of float32, float16 or bfloat16", m.nameOf(s.name), t.DType))
 				}
 			}
 		}
@@ -187,7 +197,7 @@ func (m *Model) checkTensors(c *weights.Checkpoint) error {
 	for _, name := range c.Names() {
 		// Checkpoints of 2023 hold a buffer that follows from the config.
 		if !needed[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") {
-			extra = append(extra, name)
+			extra = append(extra, m.nameOf(name))
 		}
 	}
 	var faults []string
@@ -203,6 +213,14 @@ func (m *Model) checkTensors(c *weights.Checkpoint) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrMismatch, strings.Join(faults, "; "))
+}
+
+// nameOf is what the files call a tensor.
+func (m *Model) nameOf(name string) string {
+	if m.storedName == nil {
+		return name
+	}
+	return m.storedName(name)
 }
 
 // some lists the first few names.

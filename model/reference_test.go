@@ -79,7 +79,25 @@ func decode(t weights.Tensor) []float64 {
 			}
 		}
 	}
-	return v
+	return unpaired(v, t)
+}
+
+// unpaired puts the rows of heads that take turns into their order: first those that come first
+// of each pair.
+func unpaired(v []float64, t weights.Tensor) []float64 {
+	if t.Pairs == 0 {
+		return v
+	}
+	columns := t.Len() / t.Shape[0]
+	var ordered []float64
+	for head := 0; head < t.Shape[0]; head += t.Pairs {
+		for first := range 2 {
+			for row := head + first; row < head+t.Pairs; row += 2 {
+				ordered = append(ordered, v[row*columns:(row+1)*columns]...)
+			}
+		}
+	}
+	return ordered
 }
 
 func (d *reference) Load(m model.Matrix) (model.Weight, error) {

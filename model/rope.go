@@ -15,6 +15,8 @@ type rawRope struct {
 	RopeParameters                *ropeParameters `json:"rope_parameters"`
 	PartialRotaryFactor           *float64        `json:"partial_rotary_factor"`
 	OriginalMaxPositionEmbeddings *float64        `json:"original_max_position_embeddings"`
+
+	from *origin // for messages
 }
 
 type ropeParameters struct {
@@ -58,7 +60,7 @@ func (r *rawRope) parameters() (p ropeParameters) {
 func (r *rawRope) originalLength(p *ropeParameters, maxPositions int) (float64, error) {
 	original := or(r.OriginalMaxPositionEmbeddings, or(p.OriginalMax, float64(maxPositions)))
 	if !(original >= 1 && original <= maxSize) {
-		return 0, badConfig("original_max_position_embeddings %v is not in [1, %d]", original, maxSize)
+		return 0, r.from.bad("%s %v is not in [1, %d]", r.from.name("original_max_position_embeddings"), original, maxSize)
 	}
 	return original, nil
 }
@@ -70,14 +72,14 @@ func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
 	p := r.parameters()
 	kind := cmp.Or(p.RopeType, p.Type, "default")
 	if p.FullAttention != nil || p.SlidingAttention != nil {
-		return Rope{}, 0, unsupported("rope_parameters", "per kind of layer", "one set for all layers")
+		return Rope{}, 0, r.from.unsupported("rope_parameters", "per kind of layer", "one set for all layers")
 	}
 	if f := or(p.PartialRotaryFactor, or(r.PartialRotaryFactor, 1)); f != 1 {
-		return Rope{}, 0, unsupported("partial_rotary_factor", f, "1")
+		return Rope{}, 0, r.from.unsupported("partial_rotary_factor", f, "1")
 	}
 	theta := or(p.RopeTheta, or(r.RopeTheta, 10_000))
 	if !(theta > 1 && theta < math.MaxFloat32) {
-		return Rope{}, 0, badConfig("rope_theta %v is not above 1", theta)
+		return Rope{}, 0, r.from.bad("%s %v is not above 1", r.from.name("rope_theta"), theta)
 	}
 	original, err := r.originalLength(&p, maxPositions)
 	if err != nil {
@@ -88,7 +90,7 @@ func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
 		factor = float64(maxPositions) / original
 	}
 	if kind != "default" && !(factor >= 1 && factor <= maxSize) {
-		return Rope{}, 0, badConfig("the factor of rope type %q is %v or missing, not in [1, %d]", kind, factor, maxSize)
+		return Rope{}, 0, r.from.bad("the factor of rope type %q is %v or missing, not in [1, %d]", kind, factor, maxSize)
 	}
 	rope := Rope{InvFreq: inverseFrequencies(theta, dim), Scale: 1}
 	switch kind {
@@ -100,16 +102,16 @@ func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
 	case "llama3":
 		low, high := or(p.LowFreqFactor, 0), or(p.HighFreqFactor, 0)
 		if !(low > 0 && high > low && high <= maxSize) {
-			return Rope{}, 0, badConfig("rope type llama3 needs 0 < low_freq_factor < high_freq_factor, not %v and %v", low, high)
+			return Rope{}, 0, r.from.bad("rope type llama3 needs 0 < low_freq_factor < high_freq_factor, not %v and %v", low, high)
 		}
 		llama3(rope.InvFreq, factor, low, high, original)
 	case "yarn":
-		if err := p.yarn(&rope, theta, factor, original, dim); err != nil {
+		if err := p.yarn(&rope, r.from, theta, factor, original, dim); err != nil {
 			return Rope{}, 0, err
 		}
 		maxPositions = max(maxPositions, min(maxSize, int(factor*original)))
 	default:
-		return Rope{}, 0, unsupported("rope type", kind, ropeTypes)
+		return Rope{}, 0, r.from.unsupported("rope type", kind, ropeTypes)
 	}
 	return rope, maxPositions, nil
 }
@@ -161,7 +163,7 @@ func llama3(inv []float32, factor, low, high, original float64) {
 // _compute_yarn_parameters) keeps dimensions that turn often within the
 // original length, stretches those that turn less than once, and ramps between;
 // sin and cos grow with the logarithm of the factor.
-func (p *ropeParameters) yarn(rope *Rope, theta, factor, original float64, dim int) error {
+func (p *ropeParameters) yarn(rope *Rope, from *origin, theta, factor, original float64, dim int) error {
 	fast, slow := or(p.BetaFast, 0), or(p.BetaSlow, 0)
 	if fast == 0 { // like Python's "or", which takes 0 for not given
 		fast = 32
@@ -170,7 +172,7 @@ func (p *ropeParameters) yarn(rope *Rope, theta, factor, original float64, dim i
 		slow = 1
 	}
 	if !(slow > 0 && fast >= slow && fast <= maxSize) {
-		return badConfig("rope type yarn needs 0 < beta_slow <= beta_fast, not %v and %v", slow, fast)
+		return from.bad("rope type yarn needs 0 < beta_slow <= beta_fast, not %v and %v", slow, fast)
 	}
 	// the dimension that makes this many turns within the original length
 	turns := func(n float64) float64 {
@@ -202,7 +204,7 @@ func (p *ropeParameters) yarn(rope *Rope, theta, factor, original float64, dim i
 	}
 	scale = or(p.AttentionFactor, scale)
 	if !(scale > 0 && scale <= maxSize) {
-		return badConfig("rope type yarn scales attention by %v, not a positive number", scale)
+		return from.bad("rope type yarn scales attention by %v, not a positive number", scale)
 	}
 	rope.Scale = float32(scale)
 	return nil

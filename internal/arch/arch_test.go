@@ -174,7 +174,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"model": {
-		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "weights"},
+		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "weights", "weights/gguf"},
 		tests:  []string{"device/cpu", "internal/testkit", "models"},
 		mayNot: []string{"net", "github.com/valyala"},
 	},

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -89,6 +90,12 @@ func (v Value) String() string {
 		return fmt.Sprint(number(v.Type, v.data))
 	}
 	return fmt.Sprint(float(v.Type, v.data))
+}
+
+// Zero reports whether a value is 0, false, or a text or an array with nothing else in it, which
+// stands for something that is not there.
+func (v Value) Zero() bool {
+	return !bytes.ContainsFunc(v.data, func(r rune) bool { return r != 0 })
 }
 
 func (v Value) not(what string) error { return fmt.Errorf("is %s (%s), not %s", v, v.Type, what) }
