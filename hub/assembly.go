@@ -220,8 +220,11 @@ func (l *lease) write(p []byte) error {
 	return nil
 }
 
-// release gives back what has not been written.
+// release gives back what has not been written. A lease that is nil has nothing.
 func (l *lease) release() {
+	if l == nil {
+		return
+	}
 	l.a.mu.Lock()
 	defer l.a.mu.Unlock()
 	l.a.taken = slices.DeleteFunc(l.a.taken, func(s span) bool { return s == l.part })

@@ -30,7 +30,7 @@ type Hub struct {
 	endpoint *url.URL
 	client   *http.Client
 
-	leastPart, buffer int64 // the constants of these names, and less in tests
+	leastPart, mostPart, buffer int64 // the constants of these names, and less in tests
 }
 
 // New returns the hub of a configuration. Nothing is sent.
@@ -43,7 +43,7 @@ func New(c Config) (*Hub, error) {
 	if transport == nil {
 		transport = network(c.InfoTimeout)
 	}
-	return &Hub{config: c, endpoint: endpoint, leastPart: leastPart, buffer: bufferSize, client: &http.Client{
+	return &Hub{config: c, endpoint: endpoint, leastPart: leastPart, mostPart: mostPart, buffer: bufferSize, client: &http.Client{
 		Transport: transport,
 		// Redirects are followed by exchange, which knows where the token may go.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -43,6 +43,7 @@ type download struct {
 	address *url.URL // where the file is; asked for again when it has expired
 	edition int      // counts the addresses
 	whole   atomic.Bool
+	renewed atomic.Bool // there is an address that nobody has tried
 }
 
 // metadata is what a hub says of a file.
@@ -240,51 +241,58 @@ func (d *download) fetchParts(ctx context.Context) error {
 // work fetches parts until there are none, or until it has to give up. final is true for an error
 // after which no other connection need go on.
 func (d *download) work(ctx context.Context) (final bool, err error) {
+	part := min(max(d.meta.size/int64(d.h.config.Connections), d.h.leastPart), d.h.mostPart)
 	var l *lease
-	defer func() {
-		if l != nil {
-			l.release()
-		}
-	}()
-	part := min(max(d.meta.size/int64(d.h.config.Connections), d.h.leastPart), mostPart)
+	defer func() { l.release() }()
 	for failures := 0; ; {
 		if l == nil || l.at == l.part.to {
-			if l != nil {
-				l.release()
-			}
+			l.release()
 			if l = d.a.claim(part); l == nil {
 				return false, nil
 			}
 		}
 		n, wait, err := d.fetch(ctx, l)
+		if n > 0 {
+			failures = 0
+		}
 		switch {
 		case errors.Is(err, errOthersFetch):
 			return false, nil
-		case err == nil:
-			continue
 		case ctx.Err() != nil:
 			return true, context.Cause(ctx)
-		case n > 0:
-			failures = 0
+		case err == nil:
+			continue
 		}
 		failures++
-		if !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrBusy) && !errors.Is(err, errExpired) {
-			return true, err
+		if final, err = d.giveUp(err, wait, failures); err != nil {
+			return final, err
 		}
-		if failures >= maxTries {
-			return false, err
-		}
-		if wait > maxRetryAfter {
-			return false, fail(ErrBusy, "%v, and asks to be left alone for %v; start again later", err, wait)
-		}
-		d.h.config.Log.Debug("a download is interrupted", "file", d.name, "error", err)
-		if errors.Is(err, errExpired) && failures == 1 {
-			continue // there is a new address
-		}
-		if err := sleep(ctx, max(wait, backoff(failures))); err != nil {
+		if err := d.pause(ctx, wait, failures); err != nil {
 			return true, err
 		}
 	}
+}
+
+// giveUp returns an error if it is not worth while to try again after a number of failures.
+func (d *download) giveUp(err error, wait time.Duration, failures int) (final bool, _ error) {
+	switch {
+	case !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrBusy) && !errors.Is(err, errExpired):
+		return true, err
+	case failures >= maxTries:
+		return false, err
+	case wait > maxRetryAfter:
+		return false, fail(ErrBusy, "%v, and asks to be left alone for %v; start again later", err, wait)
+	}
+	d.h.config.Log.Debug("a download is interrupted", "file", d.name, "error", err)
+	return false, nil
+}
+
+// pause waits before the next try. With a new address it is made at once.
+func (d *download) pause(ctx context.Context, wait time.Duration, failures int) error {
+	if d.renewed.Swap(false) && failures == 1 {
+		return nil
+	}
+	return sleep(ctx, max(wait, backoff(failures)))
 }
 
 // errOthersFetch ends the work of a connection to a server that ignores ranges, where one is
@@ -405,5 +413,6 @@ func (d *download) renew(ctx context.Context, edition int, old error) error {
 		return fail(ErrAnswer, "the hub has changed %s of %s while it was downloaded", d.name, d.repo)
 	}
 	d.address, d.edition = m.location, d.edition+1
+	d.renewed.Store(true)
 	return old
 }

@@ -167,7 +167,7 @@ func TestErrors(t *testing.T) {
 			_, _ = w.Write([]byte("<html>Sign in to the guest network"))
 		}),
 			reason: ErrAnswer, text: "is not what a hub answers (is HF_ENDPOINT a hub?)"},
-		"a redirect in a circle": {fault: always(api, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 302) }),
+		"a redirect in a circle": {fault: always(api, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }),
 			reason: ErrAnswer, text: "more than 10 redirects"},
 		"a redirect to a file": {fault: always(api, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "file:///etc/passwd")

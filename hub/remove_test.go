@@ -116,6 +116,31 @@ func TestRemoveStays(t *testing.T) {
 	})
 }
 
+// share moves the blob of repositories to the store that they share, as huggingface_hub does.
+func (w *world) share(h *Hub, etag string, repos ...string) (store string) {
+	w.t.Helper()
+	must := func(err error) {
+		w.t.Helper()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	hash := strings.Repeat("ab", 32)
+	store = filepath.Join(w.cache, "blobs", "ab", hash)
+	must(os.MkdirAll(filepath.Dir(store), 0o700))
+	var refs strings.Builder
+	for _, r := range repos {
+		w.get(h, r, Options{})
+		blob := h.repository(r).blob(etag)
+		must(os.Rename(blob, store))
+		must(os.Symlink("../../blobs/ab/"+hash, blob))
+		refs.WriteString(repoFolder(r) + "/blobs/" + etag + "\n../../etc/passwd\n")
+	}
+	must(os.WriteFile(store+".refs", []byte(refs.String()), 0o600))
+	must(os.WriteFile(filepath.Join(w.cache, "blobs", sharedMarker), []byte(sharedVersion), 0o600))
+	return store
+}
+
 // TestSharedBlobs: a blob in the store that repositories share goes with the last link to it.
 func TestSharedBlobs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -124,30 +149,8 @@ func TestSharedBlobs(t *testing.T) {
 		w.Add("org/a", repo)
 		w.Add("org/b", repo)
 		h := w.hub()
-		hash := strings.Repeat("ab", 32)
-		store := filepath.Join(w.cache, "blobs", "ab", hash)
 		etag := hubtest.SHA256(repo.Files[name])
-		if err := os.MkdirAll(filepath.Dir(store), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		var refs strings.Builder
-		for _, r := range []string{"org/a", "org/b"} {
-			w.get(h, r, Options{})
-			blob := h.repository(r).blob(etag)
-			err := os.Rename(blob, store)
-			if err == nil {
-				err = os.Symlink("../../blobs/ab/"+hash, blob)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			refs.WriteString(repoFolder(r) + "/blobs/" + etag + "\n../../etc/passwd\n")
-		}
-		for path, text := range map[string]string{store + ".refs": refs.String(), filepath.Join(w.cache, "blobs", sharedMarker): sharedVersion} {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		store := w.share(h, etag, "org/a", "org/b")
 		w.Calls()
 		w.same(w.get(h, "org/a", Options{}), repo, name)
 		if n := count(w.Calls(), "GET", hubtest.Store); n != 0 {

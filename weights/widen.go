@@ -69,15 +69,12 @@ func (t *Tensor) Widens() bool {
 }
 
 // widensBlocks reports whether widenBlocks knows d.
-func widensBlocks(d DType) bool { return d == Q8_0 }
+func widensBlocks(d DType) bool { return blockTypes[d-firstBlocked].widen != nil }
 
 // widenBlocks converts the blocks of len(dst) columns.
 func widenBlocks(d DType, dst []float32, src []byte) {
-	columns, bytes := d.Block()
-	for ; len(dst) > 0; dst, src = dst[columns:], src[bytes:] {
-		scale := half(binary.LittleEndian.Uint16(src))
-		for i := range columns {
-			dst[i] = float32(int8(src[2+i])) * scale
-		}
+	t := &blockTypes[d-firstBlocked]
+	for ; len(dst) > 0; dst, src = dst[t.columns:], src[t.bytes:] {
+		t.widen(dst[:t.columns:t.columns], src[:t.bytes:t.bytes])
 	}
 }
