@@ -160,7 +160,7 @@ func (m *Model) readGGUF(path string) (_ *gguf.File, _ *weights.Checkpoint, err 
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
-		return nil, nil, fmt.Errorf("model: %w", err)
+		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {

@@ -168,7 +168,7 @@ func (g *ggufModel) config() (Config, error) {
 		MaxPositionEmbeddings: g.int("context_length"),
 		SlidingWindow:         g.int("attention.sliding_window"),
 		HiddenAct:             "silu",
-		EOSTokenID:            g.ends(),
+		EOSTokenID:            g.ends(embed.Shape[0]),
 	}
 	if eps := g.float("attention.layer_norm_rms_epsilon"); eps != nil {
 		raw.RMSNormEps = *eps
@@ -290,8 +290,9 @@ func (g *ggufModel) scaleRope(c *Config) error {
 
 const ropeFactors = "rope_freqs.weight"
 
-// ends are the tokens that end a sequence.
-func (g *ggufModel) ends() (ids tokenIDs) {
+// ends are the tokens that end a sequence. One that is not in the vocabulary is passed over, as in
+// llama.cpp: it can never be drawn.
+func (g *ggufModel) ends(vocab int) (ids tokenIDs) {
 	for _, name := range []string{"eos", "eot", "eom"} {
 		key := "tokenizer.ggml." + name + "_token_id"
 		v, ok := g.meta.Value(key)
@@ -299,13 +300,10 @@ func (g *ggufModel) ends() (ids tokenIDs) {
 			continue
 		}
 		n, err := v.Int()
-		if err == nil && n != int64(int32(n)) {
-			err = fmt.Errorf("is %d, which is no token", n)
-		}
-		if err != nil {
+		if err != nil && g.err == nil {
 			g.err = g.bad("the key %s %v", key, err)
 		}
-		if !slices.Contains(ids, int32(n)) {
+		if n >= 0 && n < int64(vocab) && !slices.Contains(ids, int32(n)) {
 			ids = append(ids, int32(n))
 		}
 	}

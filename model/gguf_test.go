@@ -247,8 +247,7 @@ func TestGGUFRefused(t *testing.T) {
 		{setKey("llama.hidden_activation", "gelu"), model.ErrUnsupported, "hidden_act gelu in"},
 		{setKey("llama.attention.scale", float32(0.5)), model.ErrUnsupported, "the key llama.attention.scale is 0.5, and what it would change is not known here"},
 		{setKey("llama.logit_scale", float32(2)), model.ErrUnsupported, "the key llama.logit_scale is 2, and what it would change is not known here"},
-		{setKey("tokenizer.ggml.eos_token_id", uint32(10)), model.ErrConfig, "eos_token_id 10 is outside the vocabulary of 10 tokens"},
-		{setKey("tokenizer.ggml.eot_token_id", uint32(math.MaxUint32)), model.ErrConfig, "the key tokenizer.ggml.eot_token_id is 4294967295, which is no token"},
+		{setKey("tokenizer.ggml.eos_token_id", "2"), model.ErrConfig, `the key tokenizer.ggml.eos_token_id is "2" (string), not an integer`},
 		{setKey("general.sampling.top_p", float32(2)), model.ErrConfig, "top_p 2 is not in (0, 1]"},
 		{addTensor("blk.0.attn_q.scale", 0, 1), model.ErrMismatch, "not expected: blk.0.attn_q.scale"},
 		{addTensor("blk.00.attn_q.weight", 0, 8, 8), model.ErrMismatch, "not expected: blk.00.attn_q.weight"},
@@ -311,7 +310,7 @@ func TestGGUFGeneration(t *testing.T) {
 		g.Set("general.sampling."+key, v)
 	}
 	g.Set("tokenizer.ggml.eot_token_id", uint32(7))
-	g.Set("tokenizer.ggml.eom_token_id", uint32(7))
+	g.Set("tokenizer.ggml.eom_token_id", uint32(math.MaxUint32)) // no token
 	got := openPath(t, writeGGUF(t, t.TempDir(), "x", g)).Generation
 	want := model.GenerationDefaults{
 		Temperature: new(float32(0.5)), TopK: new(20), TopP: new(float32(0.75)), MinP: new(float32(0.25)), RepetitionPenalty: new(float32(1.5)),

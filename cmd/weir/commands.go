@@ -17,7 +17,7 @@ type command struct {
 	summary string // one line, for weir help
 	about   string // paragraphs for --help and the manual page
 	words   []string
-	folder  bool // the argument is a folder
+	model   bool // the argument is a model
 
 	// setup adds the command's flags and returns what runs once they have their
 	// values. It has no other effect, because documentation calls it too.
@@ -27,15 +27,15 @@ type command struct {
 // An action runs a command with the arguments that are not flags.
 type action func(args []string) error
 
-const modelArgument = `MODEL is a folder with config.json, *.safetensors and tokenizer.json, as on the Hugging Face Hub, or the name of a model there: org/name, org/name@revision, org/name:QUANT for one type of GGUF files, and the same after hf://. A path that exists wins. What is missing is downloaded into the cache that the Python library huggingface_hub uses too. Without MODEL, the small model inside the binary is used.`
+const modelArgument = `MODEL is a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json, as on the Hugging Face Hub, or the name of a model there: org/name, org/name@revision, org/name:QUANT for one type of GGUF files, and the same after hf://. A path that exists wins. What is missing is downloaded into the cache that the Python library huggingface_hub uses too. Without MODEL, the small model inside the binary is used.`
 
 // commands returns the table in the order of weir help.
 func commands() []*command {
 	return []*command{
-		{name: "serve", args: "[MODEL] [flags]", folder: true, setup: setupServe,
+		{name: "serve", args: "[MODEL] [flags]", model: true, setup: setupServe,
 			summary: "serve MODEL over HTTP, by default on http://127.0.0.1:8000",
 			about:   "Serves a model over HTTP with the OpenAI interface.\n\n" + modelArgument},
-		{name: "chat", args: "[MODEL] [flags]", folder: true, setup: setupChat,
+		{name: "chat", args: "[MODEL] [flags]", model: true, setup: setupChat,
 			summary: "chat with MODEL, or with a server (--url), in the terminal",
 			about:   "Chats in the terminal with a model, or with a server that --url names.\n\n" + modelArgument},
 		{name: "pull", args: "MODEL [flags]", setup: setupPull,

@@ -166,8 +166,8 @@ func (c *command) argument(rest []string, word string) (list []string) {
 	switch first := !slices.ContainsFunc(rest, func(s string) bool { return slices.Contains(c.words, s) }); {
 	case c.name == "help":
 		return completeName(rest, word)
-	case c.folder:
-		return []string{":folder"}
+	case c.model:
+		return []string{":file"}
 	case len(c.words) > 0 && first:
 		for _, w := range c.words {
 			if strings.HasPrefix(w, word) {

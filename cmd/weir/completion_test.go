@@ -28,8 +28,8 @@ func TestCompletions(t *testing.T) {
 		"x":                                     "",
 		"bench ":                                "start serve engine store",
 		"bench s":                               "start serve store",
-		"serve ":                                ":folder",
-		"serve ./mo":                            ":folder",
+		"serve ":                                ":file",
+		"serve ./mo":                            ":file",
 		"serve --kv-cache-":                     "--kv-cache-dtype --kv-cache-memory",
 		"serve --dtype ":                        "auto float32 float16 bfloat16",
 		"serve --dtype f":                       "float32 float16",
@@ -40,7 +40,7 @@ func TestCompletions(t *testing.T) {
 		"serve --config ":                       ":file",
 		"serve --config=x":                      ":file",
 		"serve --data-dir ":                     ":folder",
-		"serve --dev-mode ":                     ":folder", // takes no value
+		"serve --dev-mode ":                     ":file", // takes no value
 		"serve --api-key secret --quantization": "--quantization",
 		"chat --dev":                            "--device",
 		"store ":                                "backup restore verify repair export",
@@ -110,7 +110,8 @@ var shellCases = []struct {
 	{[]string{"bench", "s"}, "serve,start,store"},
 	{[]string{"serve", "--kv-cache-"}, "--kv-cache-dtype,--kv-cache-memory"},
 	{[]string{"serve", "--dtype", "f"}, "float16,float32"},
-	{[]string{"serve", "mod"}, "models a"},
+	{[]string{"serve", "mod"}, "models a,models.yaml"},
+	{[]string{"serve", "--data-dir", "mod"}, "models a"},
 	{[]string{"serve", "--config", "mod"}, "models a,models.yaml"},
 	{[]string{"version", ""}, ""},
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,10 +24,10 @@ import (
 // have been read and checked. No weights have been read.
 type source struct {
 	names         []string // that clients may use, the model's own first
-	root          string   // folder, or the name of the bundled model
-	files         fs.FS
-	texts         fs.FS // with tokenizer.json, tokenizer_config.json and chat_template.jinja
+	root          string   // folder or GGUF file, or the name of the bundled model
+	texts         fs.FS    // with tokenizer.json, tokenizer_config.json and chat_template.jinja
 	network       *model.Model
+	ends          []int32 // tokens that end an answer because of their names
 	tokenizer     *tokenizer.Tokenizer
 	chat          *chat.Renderer
 	tokenizerInfo string // JSON, for /tokenizer_info
@@ -49,7 +48,6 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	s.texts = s.files
 	from := s.root // for messages
 	if o.tokenizer != "" {
 		if !isFolder(o.tokenizer) {
@@ -57,7 +55,12 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 		}
 		s.texts, from = plainfile.Dir(o.tokenizer), o.tokenizer
 	}
-	if err := s.openTokenizer(from); err != nil {
+	if f := s.network.GGUF(); f != nil && o.tokenizer == "" {
+		err = s.openEmbedded(f)
+	} else {
+		err = s.openTokenizer(from)
+	}
+	if err != nil {
 		return nil, err
 	}
 	var eos string
@@ -86,20 +89,29 @@ func openFiles(dir string) (*source, error) {
 	s := &source{root: dir}
 	var err error
 	if dir == "" {
-		s.root, s.files, s.names = models.Name, models.Bundled(), []string{models.Name}
-		s.network, err = model.OpenFS(s.files)
+		s.root, s.texts, s.names = models.Name, models.Bundled(), []string{models.Name}
+		s.network, err = model.OpenFS(s.texts)
 		return s, err
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a model: give a folder with config.json, *.safetensors and tokenizer.json", dir)
+	file, err := model.FindGGUF(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if file == "" && !isFolder(dir) {
+		return nil, fmt.Errorf("%s is not a model: give a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json", dir)
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	s.files, s.names = plainfile.Dir(dir), []string{filepath.Base(abs)}
-	s.network, err = model.Open(dir)
-	return s, err
+	s.texts, s.names = plainfile.Dir(dir), []string{filepath.Base(abs)}
+	if s.network, err = model.Open(dir); err != nil || file == "" {
+		return s, err
+	}
+	if s.names[0], err = embeddedName(s.network.GGUF(), file); err != nil {
+		return nil, errors.Join(err, s.network.Close())
+	}
+	return s, nil
 }
 
 // fresh returns a function that an engine calls before it makes a runner of the network. From
@@ -125,6 +137,11 @@ func (s *source) openTokenizer(from string) error {
 	if s.tokenizer, err = tokenizer.Load(vocabulary); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(from, "tokenizer.json"), err)
 	}
+	return s.checkVocabulary(from)
+}
+
+// checkVocabulary refuses a tokenizer with more tokens than the network has.
+func (s *source) checkVocabulary(from string) error {
 	if have, takes := s.tokenizer.VocabSize(), s.network.Config.VocabSize; have > takes {
 		return fmt.Errorf("%s: the tokenizer has %d tokens, the network takes %d", from, have, takes)
 	}
@@ -232,7 +249,7 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 // generation returns what applies to requests that do not say otherwise: sampling
 // parameters from where --generation-config says, with those of
 // --override-generation-config in their place, and end tokens, which always
-// include the model's. The primary end token is eos, the tokenizer's, if it has one.
+// include the model's, and those of a GGUF file that are known by their names. The primary end token is eos, the tokenizer's, if it has one.
 // The other end tokens stop an answer in the way that stop_token_ids do.
 func (s *source) generation(o *modelOptions, eos string) (g openai.Generation, err error) {
 	d, err := s.generationDefaults(o.generationConfig)
@@ -248,7 +265,7 @@ func (s *source) generation(o *modelOptions, eos string) (g openai.Generation, e
 	}
 	g = openai.Generation{Temperature: widen(d.Temperature), TopP: widen(d.TopP), MinP: widen(d.MinP), RepetitionPenalty: widen(d.RepetitionPenalty),
 		TopK: d.TopK, MaxNewTokens: d.MaxNewTokens, MaxTokens: over.MaxNewTokens, EOS: -1}
-	ends := d.EOS
+	ends := slices.Concat(d.EOS, s.ends)
 	if id, ok := s.tokenizer.ID(eos); eos != "" && ok {
 		ends = append([]int32{id}, ends...)
 	}
