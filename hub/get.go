@@ -97,17 +97,16 @@ func (h *Hub) Get(ctx context.Context, ref Reference, o Options) (Model, error) 
 // getFromHub asks the hub for a revision and gets what is missing of it. whole tells that the cache
 // has a commit of the revision, so that it is not worth while to ask again and again.
 func (h *Hub) getFromHub(ctx context.Context, r repository, ref Reference, o Options, whole bool) (m Model, err error) {
-	commit := ref.Revision
+	commit, tries := ref.Revision, 0
+	if whole && !o.Fresh {
+		tries = 1
+	}
 	if !commitHash.MatchString(commit) {
-		tries := 0
-		if whole {
-			tries = 1
-		}
 		if commit, err = h.commitOf(ctx, ref.Repo, ref.revision(), tries); err != nil {
 			return m, err
 		}
 	}
-	files, err := h.listFiles(ctx, ref.Repo, commit)
+	files, err := h.listFiles(ctx, ref.Repo, commit, tries)
 	if err != nil {
 		return m, err
 	}

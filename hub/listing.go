@@ -50,7 +50,7 @@ func (h *Hub) commitOf(ctx context.Context, repo, revision string, tries int) (s
 
 // listFiles lists the files of a commit: from the cache, where huggingface_hub keeps such lists,
 // or from the hub. Files whose names no path can be made of are an error.
-func (h *Hub) listFiles(ctx context.Context, repo, commit string) (map[string]remoteFile, error) {
+func (h *Hub) listFiles(ctx context.Context, repo, commit string, tries int) (map[string]remoteFile, error) {
 	if files := h.repository(repo).tree(commit); files != nil {
 		return files, nil
 	}
@@ -68,7 +68,7 @@ func (h *Hub) listFiles(ctx context.Context, repo, commit string) (map[string]re
 				Size int64  `json:"size"`
 			} `json:"lfs"`
 		}
-		header, err := h.getJSON(ctx, request{url: next, repo: repo, what: "list of files", timeout: h.config.InfoTimeout}, &page)
+		header, err := h.getJSON(ctx, request{url: next, repo: repo, what: "list of files", tries: tries, timeout: h.config.InfoTimeout}, &page)
 		if err != nil {
 			return nil, err
 		}

@@ -369,7 +369,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		ctx := t.Context()
 		_, _ = h.commitOf(ctx, "org/name", "main", 1)
-		files, err := h.listFiles(ctx, "org/name", commitA)
+		files, err := h.listFiles(ctx, "org/name", commitA, 1)
 		for name, file := range files {
 			if err == nil && (checkName(name) != nil || !strings.HasPrefix(h.repository("org/name").pointer(commitA, name), dir)) {
 				t.Fatalf("%q", name)

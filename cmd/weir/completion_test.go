@@ -28,8 +28,11 @@ func TestCompletions(t *testing.T) {
 		"x":                                     "",
 		"bench ":                                "start serve engine store",
 		"bench s":                               "start serve store",
-		"serve ":                                ":file",
-		"serve ./mo":                            ":file",
+		"serve ":                                ":file :hub",
+		"serve ./mo":                            ":file :hub",
+		"rm org/a ":                             ":hub",
+		"list ":                                 "",
+		"rm --y":                                "--yes",
 		"serve --kv-cache-":                     "--kv-cache-dtype --kv-cache-memory",
 		"serve --dtype ":                        "auto float32 float16 bfloat16",
 		"serve --dtype f":                       "float32 float16",
@@ -40,7 +43,7 @@ func TestCompletions(t *testing.T) {
 		"serve --config ":                       ":file",
 		"serve --config=x":                      ":file",
 		"serve --data-dir ":                     ":folder",
-		"serve --dev-mode ":                     ":file", // takes no value
+		"serve --dev-mode ":                     ":file :hub", // takes no value
 		"serve --api-key secret --quantization": "--quantization",
 		"chat --dev":                            "--device",
 		"store ":                                "backup restore verify repair export",

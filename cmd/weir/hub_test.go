@@ -89,6 +89,8 @@ func TestPullListRemove(t *testing.T) {
 		t.Errorf("list:\n%s", out)
 	}
 
+	want(0, "org/small\norg/tiny\n", "", completeCommand, "rm", "org/")
+	want(0, ":file\norg/tiny\n", "", completeCommand, "serve", "--device", "cpu", "org/t")
 	want(1, "", "Delete org/small: s-Q8_0.gguf, and free 6 B? [y/N] weir: org/small:Q8_0: nothing was deleted", "rm", "org/small:Q8_0")
 	want(0, "deleted org/small: s-Q8_0.gguf, 6 B freed\n", "", "rm", "--yes", "org/small:Q8_0")
 	want(1, "", "org/small has no Q8_0 in the cache", "rm", "--yes", "org/small:Q8_0")
@@ -127,6 +129,22 @@ func TestChatWithHub(t *testing.T) {
 	}
 	if c, _, e := runWith(getenv, "", "chat", "org/nothing"); c != 1 || !strings.Contains(e, "weir: org/nothing is no path on this machine; on the hub: org/nothing does not exist on ") {
 		t.Errorf("no such model: exit %d, %s", c, e)
+	}
+}
+
+// TestChatWithGGUFOfHub: a GGUF file of the hub is found by its type, downloaded and used.
+func TestChatWithGGUFOfHub(t *testing.T) {
+	s, getenv := tinyOnHub(t)
+	file := writeGGUF(t, "m.gguf", tinyGGUF(t))
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Add("org/gguf", &hubtest.Repo{Commit: hubCommit, Refs: []string{"main"}, Large: []string{"m-bf16.gguf"}, Files: map[string]string{"m-bf16.gguf": string(text), "m-q4_0.gguf": "x"}})
+	args := []string{"--max-tokens", "3", "--temperature", "0"}
+	_, want, _ := runWith(getenv, "Hello\n", append([]string{"chat", file}, args...)...)
+	if code, out, errOut := runWith(getenv, "Hello\n", append([]string{"chat", "org/gguf:BF16"}, args...)...); code != 0 || out != want || want == "" {
+		t.Errorf("exit %d, %q, want %q, %s", code, out, want, errOut)
 	}
 }
 
