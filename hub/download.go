@@ -316,18 +316,18 @@ func (d *download) fetch(ctx context.Context, l *lease) (n int64, wait time.Dura
 		return 0, 0, fail(ErrAnswer, "%s sends %s with the encoding %s, which was not asked for", resp.Request.URL.Host, d.name, clip(encoding))
 	}
 	if resp.StatusCode != http.StatusPartialContent {
-		return d.takeWhole(resp, l)
+		return d.takeWhole(ctx, resp, l)
 	}
 	if err := checkRange(resp.Header.Get("Content-Range"), l.at, l.part.to, d.meta.size); err != nil {
 		return 0, 0, fail(ErrAnswer, "%s sends a wrong part of %s: %v", resp.Request.URL.Host, d.name, err)
 	}
-	n, err = d.copy(resp, l.part.to-l.at, func(_ int64, p []byte) (int, error) { return len(p), l.write(p) })
+	n, err = d.copy(ctx, resp, l.part.to-l.at, func(_ int64, p []byte) (int, error) { return len(p), l.write(p) })
 	return n, 0, err
 }
 
 // takeWhole takes the whole file: it was asked for, or the server ignores ranges. One connection
 // does it.
-func (d *download) takeWhole(resp *http.Response, l *lease) (int64, time.Duration, error) {
+func (d *download) takeWhole(ctx context.Context, resp *http.Response, l *lease) (int64, time.Duration, error) {
 	if resp.StatusCode != http.StatusOK {
 		return 0, 0, fail(ErrAnswer, "%s answers %s for %s", resp.Request.URL.Host, answer(resp), d.name)
 	}
@@ -341,13 +341,13 @@ func (d *download) takeWhole(resp *http.Response, l *lease) (int64, time.Duratio
 	l.release()
 	l.part = span{l.part.to, l.part.to} // fill writes it; the rest is claimed anew
 	l.at = l.part.to
-	n, err := d.copy(resp, d.meta.size, d.a.fill)
+	n, err := d.copy(ctx, resp, d.meta.size, d.a.fill)
 	return n, 0, err
 }
 
 // copy reads so many bytes of a body and hands them on in pieces, with their offset in the body. n
 // is how many of them were used.
-func (d *download) copy(resp *http.Response, size int64, use func(at int64, p []byte) (int, error)) (n int64, err error) {
+func (d *download) copy(ctx context.Context, resp *http.Response, size int64, use func(at int64, p []byte) (int, error)) (n int64, err error) {
 	buf := make([]byte, min(d.h.buffer, size))
 	for at := int64(0); at < size; {
 		got, failed := d.readPiece(resp.Body, buf[:min(int64(len(buf)), size-at)])
@@ -359,6 +359,8 @@ func (d *download) copy(resp *http.Response, size int64, use func(at int64, p []
 		switch {
 		case err != nil:
 			return n, err
+		case ctx.Err() != nil:
+			return n, context.Cause(ctx)
 		case at < size && failed != nil:
 			if failed == io.EOF {
 				failed = io.ErrUnexpectedEOF

@@ -91,7 +91,11 @@ func TestFaults(t *testing.T) {
 				w.Fault = c.fault
 				h := w.hub(withToken("hf_secret"), func(cfg *Config) { cfg.Connections = c.connections })
 				var m Model
-				took := since(func() { m = w.get(h, "org/name", Options{}) })
+				var last Progress
+				took := since(func() { m = w.get(h, "org/name", Options{Progress: func(p Progress) { last = p }}) })
+				if last.Done != int64(len(text)) || last.Total != last.Done || !last.Ended {
+					t.Errorf("the progress ends with %+v", last)
+				}
 				if took < c.least || took > c.most {
 					t.Errorf("it took %v, want %v to %v", took, c.least, c.most)
 				}
@@ -358,6 +362,59 @@ func TestRoom(t *testing.T) {
 		if n := count(w.Calls(), "HEAD", hubtest.Hub); n != 0 {
 			t.Errorf("%d files were asked for", n)
 		}
+	})
+}
+
+// TestExpired: addresses expire in the middle of a download, again and again.
+func TestExpired(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		repo := ggufRepo()
+		w.Add("org/name", repo)
+		seen := make(chan int, 1)
+		seen <- 0
+		w.Fault = func(host string, _ http.ResponseWriter, r *http.Request) bool {
+			if storeGET(host, r) {
+				n := <-seen
+				seen <- n + 1
+				if n%3 == 1 {
+					w.Expire()
+				}
+			}
+			return false
+		}
+		var m Model
+		if took := since(func() {
+			m = w.get(w.hub(func(c *Config) { c.Connections = 1 }), "org/name:BF16", Options{})
+		}); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		w.same(m, repo, "BF16/m-BF16-00001-of-00002.gguf", "BF16/m-BF16-00002-of-00002.gguf")
+	})
+}
+
+// TestConnections: a large file comes over several connections at the same time, a small one over one.
+func TestConnections(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		repo := ggufRepo()
+		w.Add("org/name", repo)
+		all, arrived := make(chan struct{}), make(chan int, 1)
+		arrived <- 0
+		w.Fault = func(host string, _ http.ResponseWriter, r *http.Request) bool {
+			if storeGET(host, r) {
+				n := <-arrived + 1
+				arrived <- n
+				if n == 2 {
+					close(all)
+				}
+				<-all
+			}
+			return false
+		}
+		var m Model
+		if took := since(func() { m = w.get(w.hub(), "org/name", Options{}) }); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		w.same(m, repo, "m-Q4_K_M.gguf")
 	})
 }
 

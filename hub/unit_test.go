@@ -196,6 +196,21 @@ func bits(list ...span) (set [40]bool) {
 	return set
 }
 
+// TestRedirect: where a redirect may lead.
+func TestRedirect(t *testing.T) {
+	from, _ := url.Parse("https://hub.test/a/b")
+	for location, want := range map[string]string{"/x": "https://hub.test/x", "c?d": "https://hub.test/a/c?d", "https://store.test/x": "https://store.test/x", "//store.test/x": "https://store.test/x",
+		"http://hub.test/x": "from https to http", "ftp://x/y": "of the kind", "https://user@hub.test/": "no address", "": "no address", "http://[": "no address", "https:///x": "no address"} {
+		next, err := redirect(&http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {location}}}, from)
+		if got := fmt.Sprint(next, err); err == nil && next.String() != want || err != nil && !strings.Contains(got, want) {
+			t.Errorf("%q: %v, %v; want %s", location, next, err, want)
+		}
+	}
+	if next, err := redirect(&http.Response{StatusCode: http.StatusOK, Header: http.Header{"Location": {"/x"}}}, from); next != nil || err != nil {
+		t.Errorf("%v, %v", next, err)
+	}
+}
+
 // TestSpans compares the spans with a bit for each byte.
 func TestSpans(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
