@@ -10,7 +10,7 @@ import (
 
 // Reasons why a hub gives no answer, or none that can be used.
 var (
-	ErrOffline      = errors.New("the hub is not asked, because HF_HUB_OFFLINE is set")
+	ErrOffline      = errors.New("the hub is not asked")
 	ErrUnreachable  = errors.New("the hub cannot be reached")
 	ErrNoRepository = errors.New("there is no such repository, or none that may be read")
 	ErrNoRevision   = errors.New("there is no such revision")

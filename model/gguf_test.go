@@ -382,6 +382,9 @@ func TestGGUFReopen(t *testing.T) {
 	dir := t.TempDir()
 	path := writeGGUF(t, dir, "x", tinyGGUF())
 	m := openPath(t, path)
+	if m.Digest() == "" { // by which it is known
+		t.Fatal("no digest")
+	}
 	if err := m.Reopen(); err != nil {
 		t.Fatal(err)
 	}

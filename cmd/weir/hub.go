@@ -20,6 +20,7 @@ type hubOptions struct {
 	revision string
 	cache    string // --download-dir
 	token    string // --hf-token
+	offline  bool   // the cache alone is looked into
 }
 
 func (o *hubOptions) bind(f *flagSet) {
@@ -43,6 +44,7 @@ func (o *hubOptions) open(getenv func(string) string, log *slog.Logger) (*hub.Hu
 	if o.token != "" && o.token != "true" { // vLLM's --hf-token without a value means the usual one
 		c.Token = o.token
 	}
+	c.Offline = c.Offline || o.offline
 	c.UserAgent, c.Log = "weir/"+version, log
 	return hub.New(c)
 }
@@ -123,4 +125,19 @@ func (o *modelOptions) locate(path string, env *environment, log *slog.Logger) (
 	}
 	log.Info("the model is in the cache of the hub", "model", m.Reference.String(), "commit", m.Commit, "path", m.Path())
 	return m.Path(), nil
+}
+
+// inCache is locate for a command that only looks at a model: nothing is downloaded for it, and
+// the hub is asked nothing.
+func (o *modelOptions) inCache(path string, env *environment) (string, error) {
+	log, err := newLog(env.errOut, "warn")
+	if err != nil {
+		return "", err
+	}
+	o.hub.offline = true
+	path, err = o.locate(path, env, log)
+	if errors.Is(err, hub.ErrOffline) {
+		err = fmt.Errorf("the model is not whole in the cache of the hub on this machine, and nothing is downloaded to look at it: weir pull does that (%w)", err)
+	}
+	return path, err
 }
