@@ -45,7 +45,7 @@ func Open(dir string) (*Model, error) {
 		return nil, err
 	}
 	if file != "" {
-		return openGGUF(file)
+		return openGGUF(file, func() (*gguf.File, error) { return gguf.Open(file) })
 	}
 	files := func() (*weights.Checkpoint, error) { return weights.Open(dir) }
 	m, err := open(dir, plainfile.Dir(dir), files)
