@@ -42,14 +42,18 @@ var blockFormats = []*blockFormat{
 	{"MXFP4", false, false, 2, exponents, 4, 0, 0, "mxfp4"},
 }
 
-// What the codes of a table stand for, plus 128 (blocks.go, valuesIQ4 and valuesMXFP4).
+// What the codes of a table stand for, plus an offset (blocks.go, valuesIQ4 and valuesMXFP4).
 var codeTables = []struct {
 	name   string
+	offset int
 	values [16]int
 }{
-	{"iq4", [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}},
-	{"mxfp4", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}},
+	{"iq4", 128, [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}},
+	{"mxfp4", 128, valuesMXFP4},
+	{"mxfp4by16", 16, valuesMXFP4},
 }
+
+var valuesMXFP4 = [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
 // Places in a group of activations, and sizes, as in blocks.go.
 const (
@@ -158,10 +162,13 @@ func (g *gen) blockConstants() {
 		g.fill(t.name, func(i int) uint32 {
 			v := uint32(0)
 			for c := range 4 {
-				v |= uint32(uint8(t.values[i%4*4+c]+128)) << (8 * c)
+				v |= uint32(uint8(t.values[i%4*4+c]+t.offset)) << (8 * c)
 			}
 			return v
 		})
+	}
+	if g.isa == avx2 { // as in dotConstants
+		g.fill("unpack", func(i int) uint32 { return []uint32{0, 4, 1, 5, 2, 6, 3, 7}[i] })
 	}
 }
 
@@ -386,11 +393,12 @@ func (k *blockReader) place(from, dst vec, is, to int) vec {
 
 // blocks writes the kernels of an isa for all formats of blocks.
 func (g *gen) blocks() {
-	if g.isa != avx512 {
-		return
-	}
 	g.widenTiles()
-	g.blockDots()
+	if g.isa == avx512 {
+		g.blockDots()
+	} else {
+		g.vexBlocks()
+	}
 	g.roundSums()
 }
 
