@@ -21,6 +21,7 @@ const (
 	maxAnswer     = 32 << 20 // bytes of JSON in one answer
 	maxRedirects  = 10
 	maxTries      = 5               // that bring nothing, one after the other
+	firstTries    = 3               // of the first question: what cannot be reached at all may be a path that is mistyped
 	maxRetryAfter = 5 * time.Minute // that is waited for
 )
 
@@ -144,7 +145,7 @@ func (h *Hub) do(ctx context.Context, r request) (*http.Response, error) {
 		if wait > maxRetryAfter {
 			return nil, fail(ErrBusy, "%v, and asks to be left alone for %v; try again later", err, wait.Round(time.Second))
 		}
-		h.config.Log.Debug("the hub is asked again", "error", err, "in", max(wait, backoff(try)))
+		h.config.Log.Warn("the hub is asked again", "error", err, "in", max(wait, backoff(try)))
 		if err := sleep(ctx, max(wait, backoff(try))); err != nil {
 			return nil, err
 		}
