@@ -383,7 +383,7 @@ func FuzzAnswers(f *testing.F) {
 	}{
 		{200, `{"sha":"` + commitA + `"}`, `"x"`, "Link: <http://hub.test/next>; rel=\"next\""},
 		{200, page, `W/"abc"`, "Location: /x"}, {302, page, `../x`, "Location: http://store.test/a"}, {404, "", "", "X-Error-Code: GatedRepo"},
-		{206, "abc", `"x"`, "Content-Range: bytes 0-2/3"}, {200, `[{"type":"file","path":"../x.gguf","size":-1}]`, "", "Retry-After: 1"}, {200, "[[[[", `"`, "X: y"},
+		{206, "abc", `"x"`, "Content-Range: bytes 0-2/3"}, {302, page, "x", "Location: http://x/%zz"}, {200, `[{"type":"file","path":"../x.gguf","size":-1}]`, "", "Retry-After: 1"}, {200, "[[[[", `"`, "X: y"},
 	} {
 		f.Add(seed.status, seed.text, seed.etag, seed.header)
 	}
