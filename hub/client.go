@@ -21,14 +21,15 @@ const (
 	maxAnswer     = 32 << 20 // bytes of JSON in one answer
 	maxRedirects  = 10
 	maxTries      = 5               // that bring nothing, one after the other
+	firstTries    = 3               // of the first question: what cannot be reached at all may be a path that is mistyped
 	maxRetryAfter = 5 * time.Minute // that is waited for
 )
 
 // A Hub is a model hub and the cache in front of it. It may be used by several goroutines.
 type Hub struct {
-	config   Config
-	endpoint *url.URL
-	client   *http.Client
+	config    Config
+	endpoint  *url.URL
+	transport http.RoundTripper // redirects are followed by exchange, which knows where the token may go
 
 	leastPart, mostPart, buffer int64 // the constants of these names, and less in tests
 }
@@ -43,15 +44,15 @@ func New(c Config) (*Hub, error) {
 	if transport == nil {
 		transport = network(c.InfoTimeout)
 	}
-	return &Hub{config: c, endpoint: endpoint, leastPart: leastPart, mostPart: mostPart, buffer: bufferSize, client: &http.Client{
-		Transport: transport,
-		// Redirects are followed by exchange, which knows where the token may go.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	return &Hub{config: c, endpoint: endpoint, transport: transport, leastPart: leastPart, mostPart: mostPart, buffer: bufferSize}, nil
 }
 
 // Close closes the connections that wait for the next request.
-func (h *Hub) Close() { h.client.CloseIdleConnections() }
+func (h *Hub) Close() {
+	if t, ok := h.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
 
 // network returns the system's network. HTTP/2 is left out: it would put all parts of a file on
 // one connection.
@@ -144,7 +145,7 @@ func (h *Hub) do(ctx context.Context, r request) (*http.Response, error) {
 		if wait > maxRetryAfter {
 			return nil, fail(ErrBusy, "%v, and asks to be left alone for %v; try again later", err, wait.Round(time.Second))
 		}
-		h.config.Log.Debug("the hub is asked again", "error", err, "in", max(wait, backoff(try)))
+		h.config.Log.Warn("the hub is asked again", "error", err, "in", max(wait, backoff(try)))
 		if err := sleep(ctx, max(wait, backoff(try))); err != nil {
 			return nil, err
 		}
@@ -235,7 +236,7 @@ func (h *Hub) send(ctx context.Context, r request, at *url.URL) (*http.Response,
 		req.Header.Set("Authorization", "Bearer "+h.config.Token)
 	}
 	watch := newWatchdog(r.timeout, cancel)
-	resp, err := h.client.Do(req)
+	resp, err := h.transport.RoundTrip(req)
 	if err != nil {
 		watch.stop()
 		if cause := context.Cause(ctx); errors.Is(cause, errStalled) {

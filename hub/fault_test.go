@@ -187,6 +187,10 @@ func TestErrors(t *testing.T) {
 			reason: ErrAnswer, text: `redirects to `},
 		"a redirect that is none": {fault: always(api, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(302) }),
 			reason: ErrAnswer, text: `redirects to "", which is no address`},
+		"a redirect that cannot be read": {fault: always(api, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://store.test/%zz")
+			w.WriteHeader(302)
+		}), reason: ErrAnswer, text: `redirects to "http://store.test/%zz", which is no address`},
 		"a commit that is none": {change: func(r *hubtest.Repo) { r.Commit = "../../../../../../../../../../../../etc" }, reason: ErrAnswer, text: "which is none"},
 		"a file that leads out": {change: func(r *hubtest.Repo) { r.Files["../../x.gguf"] = "x" }, reason: ErrAnswer, text: `"../../x.gguf" leads out of its folder`},
 		"an absolute file":      {change: func(r *hubtest.Repo) { r.Files["/etc/x.gguf"] = "x" }, reason: ErrAnswer, text: "leads out of its folder"},

@@ -97,7 +97,7 @@ func (h *Hub) Get(ctx context.Context, ref Reference, o Options) (Model, error) 
 // getFromHub asks the hub for a revision and gets what is missing of it. whole tells that the cache
 // has a commit of the revision, so that it is not worth while to ask again and again.
 func (h *Hub) getFromHub(ctx context.Context, r repository, ref Reference, o Options, whole bool) (m Model, err error) {
-	commit, tries := ref.Revision, 0
+	commit, tries := ref.Revision, firstTries
 	if whole && !o.Fresh {
 		tries = 1
 	}

@@ -196,6 +196,22 @@ func bits(list ...span) (set [40]bool) {
 	return set
 }
 
+// TestAddress: parts of an address stay parts, below an endpoint with a path too.
+func TestAddress(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"https://hub.test":           "https://hub.test/org/name/resolve/refs%2Fpr%2F1/a%20b/c%25.json",
+		"http://mirror:8080/hf%20x/": "http://mirror:8080/hf%20x/org/name/resolve/refs%2Fpr%2F1/a%20b/c%25.json",
+	} {
+		h, err := New(Config{Endpoint: endpoint, Cache: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.address(escapePath("org/name"), "resolve", url.PathEscape("refs/pr/1"), escapePath("a b/c%.json")).String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // TestRedirect: where a redirect may lead.
 func TestRedirect(t *testing.T) {
 	from, _ := url.Parse("https://hub.test/a/b")
@@ -367,7 +383,7 @@ func FuzzAnswers(f *testing.F) {
 	}{
 		{200, `{"sha":"` + commitA + `"}`, `"x"`, "Link: <http://hub.test/next>; rel=\"next\""},
 		{200, page, `W/"abc"`, "Location: /x"}, {302, page, `../x`, "Location: http://store.test/a"}, {404, "", "", "X-Error-Code: GatedRepo"},
-		{206, "abc", `"x"`, "Content-Range: bytes 0-2/3"}, {200, `[{"type":"file","path":"../x.gguf","size":-1}]`, "", "Retry-After: 1"}, {200, "[[[[", `"`, "X: y"},
+		{206, "abc", `"x"`, "Content-Range: bytes 0-2/3"}, {302, page, "x", "Location: http://x/%zz"}, {200, `[{"type":"file","path":"../x.gguf","size":-1}]`, "", "Retry-After: 1"}, {200, "[[[[", `"`, "X: y"},
 	} {
 		f.Add(seed.status, seed.text, seed.etag, seed.header)
 	}

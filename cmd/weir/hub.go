@@ -105,7 +105,9 @@ func (o *hubOptions) download(name string, opt hub.Options, getenv func(string) 
 func (o *modelOptions) locate(path string, env *environment, log *slog.Logger) (string, error) {
 	p := newPullProgress(env.errOut, log)
 	if onHub(o.tokenizer) {
-		m, err := o.hub.download(o.tokenizer, hub.Options{Part: hub.Tokenizer, Progress: p.show}, env.getenv, log)
+		from := o.hub
+		from.revision = "" // it is the model's
+		m, err := from.download(o.tokenizer, hub.Options{Part: hub.Tokenizer, Progress: p.show}, env.getenv, log)
 		p.end()
 		if err != nil {
 			return "", fmt.Errorf("--tokenizer: %w", err)

@@ -163,7 +163,7 @@ func TestServedName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := modelOptions{tokenizer: "org/tiny@v1"}
+	o := modelOptions{tokenizer: "org/tiny@v1", hub: hubOptions{revision: hubCommit}}
 	path, err := o.locate("org/tiny", env, log)
 	if err != nil || len(o.names) != 1 || o.names[0] != "org/tiny" || filepath.Base(path) != hubCommit || o.tokenizer != path {
 		t.Errorf("%s, %v, %v, %s", path, o.names, err, o.tokenizer)
