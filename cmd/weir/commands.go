@@ -27,7 +27,7 @@ type command struct {
 // An action runs a command with the arguments that are not flags.
 type action func(args []string) error
 
-const modelArgument = `MODEL is a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json, as on the Hugging Face Hub, or the name of a model there: org/name, org/name@revision, org/name:QUANT for one type of GGUF files, and the same after hf://. A path that exists wins. What is missing is downloaded into the cache that the Python library huggingface_hub uses too. Without MODEL, the small model inside the binary is used.`
+const modelArgument = `MODEL is a GGUF file, or a folder with config.json, *.safetensors and a tokenizer, as on the Hugging Face Hub, or the name of a model there: org/name, org/name@revision, org/name:QUANT for one type of GGUF files, and the same after hf://. A path that exists wins. What is missing is downloaded into the cache that the Python library huggingface_hub uses too. Without MODEL, the small model inside the binary is used.`
 
 // commands returns the table in the order of weir help.
 func commands() []*command {

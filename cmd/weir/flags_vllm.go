@@ -43,7 +43,7 @@ var vllmFlags = []vllmFlag{
 	// Where the model comes from.
 	{"trust-remote-code", nil, "code in a model's folder is never run"},
 	{"load-format", []string{"auto", "safetensors", "fastsafetensors", "prefetch"}, "weights are read from safetensors files"},
-	{"tokenizer-mode", []string{"auto", "hf", "slow", "fast"}, "vocabularies are read from tokenizer.json"},
+	{"tokenizer-mode", []string{"auto", "hf", "slow", "fast"}, "vocabularies are read from tokenizer.json or from what a folder has in its place"},
 	{"config-format", []string{"auto", "hf"}, "configurations are read from config.json"},
 	{"model-impl runner convert task", []string{"auto", "vllm", "generate", "none"}, "weir has one implementation of each model, which generates text"},
 	{"tokenizer-revision code-revision ignore-patterns hf-config-path pt-load-map-location model-loader-extra-config safetensors-load-strategy safetensors-prefetch-block-size safetensors-prefetch-num-threads",
