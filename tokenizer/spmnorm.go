@@ -31,8 +31,9 @@ func (p *pieceNormalizer) normalize(allow *allowance, s string) string {
 		}
 	}
 	before := p.merge
+	whole, swell := len(s), swelling{allow: allow}
 	for len(s) > 0 {
-		if !allow.work(4) {
+		if !allow.work(4) || !swell.ok(b.Len(), whole-len(s)) {
 			return ""
 		}
 		part, n := p.next(s)
