@@ -32,6 +32,9 @@ func setupInspect(f *flagSet, env *environment) action {
 		if err != nil {
 			return err
 		}
+		if dir, err = o.model.inCache(dir, env); err != nil {
+			return err
+		}
 		x, err := o.inspect(dir)
 		if err != nil {
 			return err
