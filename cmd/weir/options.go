@@ -102,6 +102,7 @@ type engineOptions struct {
 	policy     string
 	caching    bool
 	hashAlgo   string
+	tiles      tileOptions
 	longPrompt int // --long-prefill-token-threshold
 	chunked    bool
 }
@@ -110,6 +111,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	f.group("Device and types")
 	f.deviceFlag(&o.device)
 	o.cpuOptions.bind(f)
+	o.tiles.bind(f)
 	f.StringVar(&o.simProfile, "sim-profile", "instant", "how long --device sim takes for a step: instant, h100-llama-8b or a JSON `file`")
 	f.group("GPU")
 	o.gpuOptions.bind(f)

@@ -168,9 +168,7 @@ func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
 	if w.data, err = d.weightMem.bytes(size); err != nil {
 		return err
 	}
-	j := &packJob{w: w, rows: m.Rows}
-	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
-	if err := j.bad.take(); err != nil {
+	if err := d.fill(w, m.Rows); err != nil {
 		return err
 	}
 	for _, t := range m.Rows {
@@ -183,6 +181,25 @@ func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
 		return err
 	}
 	return d.input.expect(d, w)
+}
+
+// fill reads w's tiles from the cache, or packs them.
+func (d *Device) fill(w *matrix, rows []weights.Tensor) error {
+	cached, key := d.cached(w), ""
+	if cached {
+		key = d.tileKey(w, rows)
+	}
+	if !cached || !d.restore(w, key) {
+		j := &packJob{w: w, rows: rows}
+		d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
+		if err := j.bad.take(); err != nil {
+			return err
+		}
+	}
+	if cached {
+		d.cfg.Tiles.Keep(key, w.tile, w.data)
+	}
+	return nil
 }
 
 // storedAs is the format of a tensor in memory. Blocks keep their codes, also where they are
