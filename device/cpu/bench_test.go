@@ -283,3 +283,46 @@ func benchBlocks(b *testing.B, cfg Config, n, k, rows int) {
 	b.ReportMetric(float64(len(m.data))/s/1e9, "GB/s")
 	b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GOP/s")
 }
+
+// BenchmarkBlockTypes multiplies rows with matrices of types of blocks, 640 MB of them in
+// turn. GB/s counts the bytes of the file.
+func BenchmarkBlockTypes(b *testing.B) {
+	for _, im := range impls {
+		if im.name == "generic" {
+			continue
+		}
+		for d := weights.Q4_0; d.Blocked(); d++ {
+			if f := blockFormatOf(d); f == Auto || !im.multiplies(f) {
+				continue
+			}
+			for _, shape := range [][2]int{{2048, 2048}, {8192, 2048}, {2048, 8192}} {
+				for _, threads := range []int{1, 2} {
+					for _, rows := range []int{1, 2, 4, 5, 8, 12, 16, 32, 64, 512} {
+						b.Run(fmt.Sprintf("%s/%s/%dx%d/threads=%d/rows=%d", im.name, d, shape[0], shape[1], threads, rows), func(b *testing.B) {
+							benchBlockType(b, Config{Threads: threads, KVType: BF16, Impl: im.name, HugePages: true}, d, shape[0], shape[1], rows)
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+func benchBlockType(b *testing.B, cfg Config, dtype weights.DType, n, k, rows int) {
+	d := benchDevice(b, cfg, rows, []model.ActShape{{Width: k}, {Width: n}})
+	src := model.Matrix{Rows: []weights.Tensor{randomBlocks(newRand(1), dtype, n, k)}}
+	for size := 0; size < 640<<20; size += len(src.Rows[0].Data) {
+		if _, err := d.Load(src); err != nil {
+			b.Fatal(err)
+		}
+	}
+	start, turns := time.Now(), 0
+	for b.Loop() {
+		d.input.of.Width = 0
+		d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(turns%len(d.params)), model.Act{Width: k})
+		turns++
+	}
+	s := time.Since(start).Seconds() / float64(turns)
+	b.ReportMetric(float64(len(src.Rows[0].Data))/s/1e9, "GB/s")
+	b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GOP/s")
+}

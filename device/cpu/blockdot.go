@@ -7,40 +7,45 @@ import (
 
 // Products with tiles of blocks in plain Go (blocks.go has the definition).
 
-// blockKernels are an implementation's kernels for tiles of blocks.
+// blockKernels are an implementation's kernels for tiles of blocks. For each format there is
+// dot, or expand and dotExpanded, or nothing.
 type blockKernels struct {
-	// round writes a row of activations: quantize with sums.
+	// round writes a row of activations: quantize with sums, and scales that are powers of
+	// two on every tier.
 	round func(dst []byte, x []float32)
+	// dot[format][m] computes m rows against tiles of n units; it is impl.dot of these
+	// formats.
+	dot [lastBlocks - firstBlocks + 1][]dotFunc
 	// expand writes n units of a tile as expanded blocks, in a form that belongs to the
-	// implementation. Blocks have blockKind.size bytes.
-	expand [lastBlocks - firstBlocks + 1]func(dst, units []byte, n int)
-	// dot[kind][m] computes m rows against a tile of n groups of expanded blocks; the table
+	// implementation. Blocks have blockKind.size bytes. That is worth it where a kernel
+	// takes few rows, so that many have to take a tile apart.
+	expand [lastBlocks - firstBlocks + 1]unitFunc
+	// dotExpanded[format][m] computes m rows against a tile of n expanded blocks; the table
 	// has a kernel for every m in [1, len). While it does, memory is prefetched from w[ahead]
 	// on, eight addresses for each block, step bytes apart; it may be anywhere.
-	dot [blockKinds][]expandedFunc
-	// few[format][m] computes m rows against tiles as they are, n units of columns; it is
-	// impl.dot of these formats, for few rows. Where a table is empty all products go by way
-	// of expanded blocks.
-	few [lastBlocks - firstBlocks + 1][]dotFunc
-	// widen writes n expanded blocks as a tile of F32.
-	widen [blockKinds]func(dst, blocks []byte, n int)
+	dotExpanded [lastBlocks - firstBlocks + 1][]expandedFunc
+	// widen writes n units of a tile as a tile of F32; Q8 and Q4 have it, too.
+	widen [lastBlocks + 1]unitFunc
 }
 
-type expandedFunc func(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+type (
+	unitFunc     func(dst, units []byte, n int)
+	expandedFunc func(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+)
 
 // blocksGeneric are the kernels in plain Go.
 func blocksGeneric() blockKernels {
 	k := blockKernels{round: func(dst []byte, x []float32) { roundSums(dst, x, quantizeGeneric) }}
 	for i := range blockSpecs {
-		k.expand[i] = blockSpecs[i].expandGeneric
-	}
-	for kind := range blockKinds {
-		k.dot[kind] = make([]expandedFunc, genericRows+1)
+		s := &blockSpecs[i]
+		k.expand[i] = s.expandGeneric
+		k.dotExpanded[i] = make([]expandedFunc, genericRows+1)
 		for m := 1; m <= genericRows; m++ {
-			k.dot[kind][m] = kind.dotGeneric(m)
+			k.dotExpanded[i][m] = s.kind.dotGeneric(m)
 		}
-		k.widen[kind] = kind.widenGeneric
+		k.widen[firstBlocks+Format(i)] = s.widenGeneric
 	}
+	k.widen[Q8], k.widen[Q4] = q8Blocks.widenGeneric, q4Blocks.widenGeneric
 	return k
 }
 
@@ -90,12 +95,11 @@ func (k blockKind) dotGeneric(m int) expandedFunc {
 	return func(w []byte, _, _, n int, x []byte, ldx int, y []float32, ldy int, bias []float32) {
 		for r := range m {
 			var s [rowsPerTile]float32
-			for b := range 2 * n {
-				block := w[b*k.size():][:k.size()]
-				group := x[r*ldx+b/2*sumRow:][:sumRow]
-				k.addBlock(&s, block, group, b%2, parts, offset)
+			for b := range n {
+				block, row := w[b*k.size():][:k.size()], x[r*ldx+b*sumBlock:][:sumBlock]
+				k.addBlock(&s, block, row, parts, offset)
 				if mins {
-					addMinimums(&s, block[parts*scaleLine:], group, b%2, parts)
+					addMinimums(&s, block[parts*scaleLine:], row, parts)
 				}
 			}
 			out := y[r*ldy:][:rowsPerTile]
@@ -107,10 +111,9 @@ func (k blockKind) dotGeneric(m int) expandedFunc {
 	}
 }
 
-// addBlock adds the products of a block with block b of a group of activations.
-func (k blockKind) addBlock(s *[rowsPerTile]float32, block, group []byte, b, parts int, offset int32) {
-	scale := math.Float32frombits(word(group[sumScales+4*b:]))
-	numbers := group[sumNumbers+b*blockColumns:]
+// addBlock adds the products of a block with one of activations.
+func (k blockKind) addBlock(s *[rowsPerTile]float32, block, row []byte, parts int, offset int32) {
+	scale, numbers := math.Float32frombits(word(row[sumScale:])), row[sumNumbers:]
 	columns := blockColumns / parts
 	for p := range parts {
 		var dots [rowsPerTile]int32
@@ -127,12 +130,12 @@ func (k blockKind) addBlock(s *[rowsPerTile]float32, block, group []byte, b, par
 }
 
 // addMinimums adds the minimums, times the sums of what they are the minimums of.
-func addMinimums(s *[rowsPerTile]float32, minimums, group []byte, b, parts int) {
-	scale := math.Float32frombits(word(group[sumScales+4*b:]))
+func addMinimums(s *[rowsPerTile]float32, minimums, row []byte, parts int) {
+	scale := math.Float32frombits(word(row[sumScale:]))
 	for p := range parts {
-		sum := math.Float32frombits(word(group[sumValues+4*b:]))
+		sum := math.Float32frombits(word(row[sumValue:]))
 		if parts == 2 {
-			sum = float32(float32(int32(word(group[4*(2*b+p):]))/-128) * scale)
+			sum = float32(float32(int32(word(row[4*p:]))/-128) * scale)
 		}
 		for j := range s {
 			s[j] = fma32(sum, lineFloat(minimums[p*scaleLine:], j), s[j])
@@ -144,17 +147,16 @@ func addMinimums(s *[rowsPerTile]float32, minimums, group []byte, b, parts int) 
 func lineFloat(line []byte, j int) float32 { return math.Float32frombits(word(line[4*j:])) }
 
 // widenGeneric is blockKernels.widen.
-func (k blockKind) widenGeneric(dst, blocks []byte, n int) {
-	parts, mins, offset := k.shape()
-	for c := range n * blockColumns {
-		block, p := blocks[c/blockColumns*k.size():][:k.size()], c%blockColumns*parts/blockColumns
-		line := block[k.head()+c%blockColumns/4*codeLine+c%4:]
-		for j := range rowsPerTile {
-			v := float32(float32(int32(line[4*j])-offset) * lineFloat(block[p*scaleLine:], j))
-			if mins {
-				v += lineFloat(block[(parts+p)*scaleLine:], j)
+func (s *blockSpec) widenGeneric(dst, units []byte, n int) {
+	var e expandedBlock
+	var row [blockColumns]float32
+	for b := range n * s.unit {
+		s.expand(&e, units, b)
+		for r := range rowsPerTile {
+			e.widen(s, row[:], r)
+			for c, v := range row {
+				binary.LittleEndian.PutUint32(dst[(b*blockColumns+c)*codeLine+4*r:], math.Float32bits(v))
 			}
-			binary.LittleEndian.PutUint32(dst[c*codeLine+4*j:], math.Float32bits(v))
 		}
 	}
 }
@@ -188,27 +190,27 @@ func roundSums(dst []byte, x []float32, quantize func(dst []byte, x []float32)) 
 		v := x[:min(groupColumns, len(x))]
 		x = x[len(v):]
 		quantize(group[:], v)
-		sumGroup(dst[:sumRow], &group)
-		dst = dst[sumRow:]
+		for b := range 2 {
+			sumOne(dst[:sumBlock], group[16+b*blockColumns:][:blockColumns], group[8+4*b:][:4])
+			dst = dst[sumBlock:]
+		}
 	}
 }
 
-// sumGroup writes a group of activations with its sums.
-func sumGroup(dst []byte, group *[groupRow]byte) {
-	copy(dst[sumNumbers:], group[16:])
-	copy(dst[sumScales:][:8], group[8:])
-	for b := range 2 {
-		start := int32(0)
-		for half := range 2 {
-			sum := int32(0)
-			for _, v := range dst[sumNumbers+(2*b+half)*halfColumns:][:halfColumns] {
-				sum += int32(int8(v))
-			}
-			binary.LittleEndian.PutUint32(dst[4*(2*b+half):], uint32(-128*sum))
-			start -= 128 * sum
+// sumOne writes a block of activations with its sums.
+func sumOne(dst, numbers, scale []byte) {
+	copy(dst[sumNumbers:], numbers)
+	copy(dst[sumScale:], scale)
+	start := int32(0)
+	for half := range 2 {
+		sum := int32(0)
+		for _, v := range numbers[half*halfColumns:][:halfColumns] {
+			sum += int32(int8(v))
 		}
-		binary.LittleEndian.PutUint32(dst[sumStarts+4*b:], uint32(start))
-		scale := math.Float32frombits(word(dst[sumScales+4*b:]))
-		binary.LittleEndian.PutUint32(dst[sumValues+4*b:], math.Float32bits(float32(float32(start/-128)*scale)))
+		binary.LittleEndian.PutUint32(dst[4*half:], uint32(-128*sum))
+		start -= 128 * sum
 	}
+	binary.LittleEndian.PutUint32(dst[sumStart:], uint32(start))
+	value := float32(float32(start/-128) * math.Float32frombits(word(scale)))
+	binary.LittleEndian.PutUint32(dst[sumValue:], math.Float32bits(value))
 }

@@ -44,19 +44,19 @@ import (
 // with a fused multiply-add (fma32), the blocks in ascending order, then the bias. Every tier
 // computes these bits.
 //
-// A row of activations has for each group of 64 columns
+// A row of activations has for each block of 32 columns, of whole groups of two blocks,
 //
-//	[4 halves] int32    -128 * sum of the half's numbers
-//	[2 blocks] int32    -128 * sum of the block's numbers
-//	[2 blocks] float32  scale, a power of two, or (impl.exponents) its exponent
-//	[2 blocks] float32  sum * scale
-//	[64] int8           numbers in [-127, 127]
+//	[2 halves] int32  -128 * sum of the half's numbers
+//	int32             -128 * sum of the block's numbers
+//	float32           scale, a power of two
+//	float32           sum * scale
+//	[32] int8         numbers in [-127, 127]
 const (
-	sumRow      = 4*4 + 2*4 + 2*4 + 2*4 + groupColumns // bytes of a group of activations
-	sumStarts   = 16                                   // where its parts begin
-	sumScales   = 24
-	sumValues   = 32
-	sumNumbers  = 40
+	sumBlock    = 2*4 + 4 + 4 + 4 + blockColumns // bytes of a block of activations
+	sumStart    = 8                              // where its parts begin
+	sumScale    = 12
+	sumValue    = 16
+	sumNumbers  = 20
 	codeLine    = 4 * rowsPerTile      // bytes of a line
 	halfColumns = blockColumns / 2     // columns of half a block
 	codeLines   = blockColumns / 4     // lines of a block that is expanded

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -199,42 +200,38 @@ func TestRoundSums(t *testing.T) {
 		for n := range 258 {
 			for kind := range rowKinds {
 				x := rowOfKind(rnd, n, kind)
-				all, got := bandedBytes(groups(n)*sumRow, n%8)
+				all, got := bandedBytes(groups(n)*2*sumBlock, n%8)
 				im.blocks.round(got, x.v)
 				x.intact(t)
 				intactBytes(t, all, got)
-				checkSums(t, im, got, x.v)
+				checkSums(t, got, x.v)
 			}
 		}
 	})
 }
 
-// checkSums holds a row that im rounded against quantizeGeneric.
-func checkSums(t *testing.T, im *impl, got []byte, x []float32) {
+// checkSums holds a rounded row against quantizeGeneric.
+func checkSums(t *testing.T, got []byte, x []float32) {
 	t.Helper()
 	plain := make([]byte, groups(len(x))*groupRow)
 	quantizeGeneric(plain, x)
 	for b := range 2 * groups(len(x)) {
-		p, g := plain[b/2*groupRow:][:groupRow], got[b/2*sumRow:][:sumRow]
+		p, g := plain[b/2*groupRow:][:groupRow], got[b*sumBlock:][:sumBlock]
 		scale := math.Float32frombits(word(p[8+b%2*4:]))
 		var sums [2]int32
 		for i := range blockColumns {
 			q := p[16+b%2*32+i]
-			if g[40+b%2*32+i] != q {
+			if g[20+i] != q {
 				t.Fatalf("row of %d: number %d of block %d", len(x), i, b)
 			}
 			sums[i/16] += int32(int8(q))
 		}
 		sum := sums[0] + sums[1]
-		want := scale
-		if im.exponents {
-			want = exponent(scale)
-		}
 		value := float32(sum) * scale
-		gotValue := math.Float32frombits(word(g[32+b%2*4:]))
-		if int32(word(g[b%2*8:])) != -128*sums[0] || int32(word(g[b%2*8+4:])) != -128*sums[1] || int32(word(g[16+b%2*4:])) != -128*sum ||
-			!equalBits(math.Float32frombits(word(g[24+b%2*4:])), want) || gotValue != value && (gotValue == gotValue || value == value) {
-			t.Fatalf("row of %d, block %d: %v for sums %v of scale %v", len(x), b, g[:40], sums, scale)
+		gotValue := math.Float32frombits(word(g[16:]))
+		if int32(word(g)) != -128*sums[0] || int32(word(g[4:])) != -128*sums[1] || int32(word(g[8:])) != -128*sum ||
+			!equalBits(math.Float32frombits(word(g[12:])), scale) || gotValue != value && (gotValue == gotValue || value == value) {
+			t.Fatalf("row of %d, block %d: %v for sums %v of scale %v", len(x), b, g[:20], sums, scale)
 		}
 	}
 }
@@ -290,7 +287,7 @@ func randomUnits(t testing.TB, rnd *rand.Rand, s *blockSpec, units int) []byte {
 // blockRows are rows of activations, rounded by im and by the plain code.
 func blockRows(t testing.TB, rnd *rand.Rand, im *impl, rows, k int) (got, plain []byte, ldx int) {
 	t.Helper()
-	ldx = groups(k) * sumRow
+	ldx = groups(k) * 2 * sumBlock
 	got, plain = beforeGuard(t, rows*ldx), make([]byte, rows*ldx)
 	for r := range rows {
 		x := rowOfKind(rnd, k, []int{0, 3, 0, 1}[r%4]).v
@@ -306,44 +303,67 @@ func TestBlockKernels(t *testing.T) {
 	eachBlockFormat(t, func(t *testing.T, im *impl, f Format, s *blockSpec) {
 		rnd := newRand(34)
 		for units := 1; units <= 3; units++ {
-			blocks := units * s.unit
-			k := blocks * blockColumns
-			tile := randomUnits(t, rnd, s, units)
-			own, plain := beforeGuard(t, blocks*s.kind.size()), make([]byte, blocks*s.kind.size())
-			im.blocks.expand[f-firstBlocks](own, tile, units)
-			s.expandGeneric(plain, tile, units)
-			most := max(im.most(byFew, f), im.most(byExpanded, f))
-			x, xPlain, ldx := blockRows(t, rnd, im, most, k)
-			bias := guardedFloats(t, rowsPerTile)
-			for i := range bias {
-				bias[i] = float32(rnd.NormFloat64())
-			}
-			for _, bias := range [][]float32{nil, bias} {
-				var want [][]float32
-				for r := range most {
-					y := make([]float32, rowsPerTile)
-					s.kind.dotGeneric(1)(plain, 0, 0, groups(k), xPlain[r*ldx:], ldx, y, 0, bias)
-					want = append(want, y)
-				}
-				for m := 1; m <= im.most(byExpanded, f); m++ {
-					checkBlockRows(t, want, m, func(y []float32, ldy int) {
-						im.blocks.dot[s.kind][m](own, math.MinInt/4, 13, groups(k), x[:m*ldx], ldx, y, ldy, bias)
-					})
-				}
-				for m := 1; m <= im.most(byFew, f); m++ {
-					checkBlockRows(t, want, m, func(y []float32, ldy int) {
-						im.blocks.few[f-firstBlocks][m](tile, []int{0}, []int{math.MaxInt / 4}, units, x[:m*ldx], ldx, y, ldy, bias)
-					})
-				}
-			}
-			wide, widePlain := beforeGuard(t, k*codeLine), make([]byte, k*codeLine)
-			im.blocks.widen[s.kind](wide, own, blocks)
-			s.kind.widenGeneric(widePlain, plain, blocks)
-			if string(wide) != string(widePlain) {
-				t.Errorf("%d units are widened to other numbers", units)
-			}
+			testBlockKernels(t, rnd, im, f, units)
 		}
 	})
+}
+
+func testBlockKernels(t *testing.T, rnd *rand.Rand, im *impl, f Format, units int) {
+	t.Helper()
+	s, kernels := f.blocks(), &im.blocks
+	blocks := units * s.unit
+	k := blocks * blockColumns
+	tile := randomUnits(t, rnd, s, units)
+	own, plain := beforeGuard(t, blocks*s.kind.size()), make([]byte, blocks*s.kind.size())
+	s.expandGeneric(plain, tile, units)
+	most := max(im.most(byBlocks, f), im.most(byExpanded, f))
+	x, xPlain, ldx := blockRows(t, rnd, im, most, k)
+	bias := guardedFloats(t, rowsPerTile)
+	for i := range bias {
+		bias[i] = float32(rnd.NormFloat64())
+	}
+	for _, bias := range [][]float32{nil, bias} {
+		var want [][]float32
+		for r := range most {
+			y := make([]float32, rowsPerTile)
+			s.kind.dotGeneric(1)(plain, 0, 0, blocks, xPlain[r*ldx:], ldx, y, 0, bias)
+			want = append(want, y)
+		}
+		for m := 1; m <= im.most(byExpanded, f); m++ {
+			kernels.expand[f-firstBlocks](own, tile, units)
+			checkBlockRows(t, want, m, func(y []float32, ldy int) {
+				kernels.dotExpanded[f-firstBlocks][m](own, math.MinInt/4, 13, blocks, x[:m*ldx], ldx, y, ldy, bias)
+			})
+		}
+		for m := 1; m <= im.most(byBlocks, f); m++ {
+			checkBlockRows(t, want, m, func(y []float32, ldy int) {
+				kernels.dot[f-firstBlocks][m](tile, []int{0}, []int{math.MaxInt / 4}, units, x[:m*ldx], ldx, y, ldy, bias)
+			})
+		}
+	}
+}
+
+// TestWidenTiles: every tier widens tiles to the bits of the plain code.
+func TestWidenTiles(t *testing.T) {
+	rnd := newRand(38)
+	for f := Q8; f <= lastBlocks; f++ {
+		s := f.expandable()
+		if s == nil {
+			continue
+		}
+		eachImpl(t, func(t *testing.T, im *impl) {
+			for units := 1; units <= 3; units++ {
+				tile := randomUnits(t, rnd, s, units)
+				size := units * s.unitColumns() * codeLine
+				got, want := beforeGuard(t, size), make([]byte, size)
+				im.blocks.widen[f](got, tile, units)
+				s.widenGeneric(want, tile, units)
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s: %d units are widened to other numbers", f, units)
+				}
+			}
+		})
+	}
 }
 
 func checkBlockRows(t *testing.T, want [][]float32, m int, run func(y []float32, ldy int)) {
@@ -372,13 +392,13 @@ func TestBlockSums(t *testing.T) {
 		s.expandGeneric(blocks, tile, 2)
 		row, _, _ := blockRows(t, rnd, generic(), 1, k)
 		y := make([]float32, rowsPerTile)
-		s.kind.dotGeneric(1)(blocks, 0, 0, groups(k), row, 0, y, 0, nil)
+		s.kind.dotGeneric(1)(blocks, 0, 0, k/blockColumns, row, 0, y, 0, nil)
 		wide := make([]byte, k*codeLine)
-		s.kind.widenGeneric(wide, blocks, k/blockColumns)
+		s.widenGeneric(wide, tile, 2)
 		for r := range y {
 			w := tileRow(&m, r)
 			want, size := addProducts(k, func(i int) float64 { return float64(w[i]) }, func(i int) float64 {
-				return float64(int8(row[i/64*sumRow+sumNumbers+i%64])) * float64(math.Float32frombits(word(row[i/64*sumRow+sumScales+i/32%2*4:])))
+				return float64(int8(row[i/32*sumBlock+sumNumbers+i%32])) * float64(math.Float32frombits(word(row[i/32*sumBlock+sumScale:])))
 			})
 			near(t, y[r], want, size, 30*epsilon, "%s: row %d", f, r)
 			for c, v := range w {

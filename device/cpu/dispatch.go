@@ -10,15 +10,13 @@ import (
 // run, best first. Tests run all of them through the same checks.
 var impls = complete(append(native(), generic()))
 
-// complete gives every tier the plain code for what it has no kernel of its own for, where
-// that is bearable.
+// complete gives the tiers plain code for what they have no kernel for and what is not worth
+// one.
 func complete(list []*impl) []*impl {
 	plain := list[len(list)-1]
 	for _, im := range list {
-		for kind, f := range plain.blocks.widen {
-			if im.blocks.widen[kind] == nil {
-				im.blocks.widen[kind] = f
-			}
+		if im.blocks.widen[Q8] == nil {
+			im.blocks.widen = plain.blocks.widen
 		}
 	}
 	return list

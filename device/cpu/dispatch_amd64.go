@@ -50,6 +50,7 @@ func native() []*impl {
 		}
 		if x.HasAVX512VNNI {
 			vnni := base.with("avx512vnni", dotAVX512VNNI)
+			vnni.blocks = blockKernels{round: sumsTail(roundSumsAVX512), dot: dotBlocksAVX512VNNI, widen: widenAVX512}
 			vnni.dots[Int8], vnni.toInt8 = dotsVNNIAVX512, toInt8AVX512 // the same integers, faster
 			if byAMD() {
 				// VSCALEFPS leaves the multipliers to the products on Zen 4. On Intel's

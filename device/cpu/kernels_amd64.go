@@ -1929,6 +1929,736 @@ func largestAVX512(x []float32) uint32
 //go:noescape
 func roundAVX512(dst []byte, x []float32, inverse float32) int32
 
+// widenQ8AVX512 is blockKernels.widen for Q8.
+//
+//go:noescape
+func widenQ8AVX512(dst, units []byte, n int)
+
+// widenQ4AVX512 is blockKernels.widen for Q4.
+//
+//go:noescape
+func widenQ4AVX512(dst, units []byte, n int)
+
+// widenQ41AVX512 is blockKernels.widen for Q41.
+//
+//go:noescape
+func widenQ41AVX512(dst, units []byte, n int)
+
+// widenQ50AVX512 is blockKernels.widen for Q50.
+//
+//go:noescape
+func widenQ50AVX512(dst, units []byte, n int)
+
+// widenQ51AVX512 is blockKernels.widen for Q51.
+//
+//go:noescape
+func widenQ51AVX512(dst, units []byte, n int)
+
+// widenQ2KAVX512 is blockKernels.widen for Q2K.
+//
+//go:noescape
+func widenQ2KAVX512(dst, units []byte, n int)
+
+// widenQ3KAVX512 is blockKernels.widen for Q3K.
+//
+//go:noescape
+func widenQ3KAVX512(dst, units []byte, n int)
+
+// widenQ4KAVX512 is blockKernels.widen for Q4K.
+//
+//go:noescape
+func widenQ4KAVX512(dst, units []byte, n int)
+
+// widenQ5KAVX512 is blockKernels.widen for Q5K.
+//
+//go:noescape
+func widenQ5KAVX512(dst, units []byte, n int)
+
+// widenQ6KAVX512 is blockKernels.widen for Q6K.
+//
+//go:noescape
+func widenQ6KAVX512(dst, units []byte, n int)
+
+// widenIQ4NLAVX512 is blockKernels.widen for IQ4NL.
+//
+//go:noescape
+func widenIQ4NLAVX512(dst, units []byte, n int)
+
+// widenIQ4XSAVX512 is blockKernels.widen for IQ4XS.
+//
+//go:noescape
+func widenIQ4XSAVX512(dst, units []byte, n int)
+
+// widenMXFP4AVX512 is blockKernels.widen for MXFP4.
+//
+//go:noescape
+func widenMXFP4AVX512(dst, units []byte, n int)
+
+// dotQ41x1AVX512VNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
+//
+//go:noescape
+func dotQ41x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x2AVX512VNNI is blockKernels.dot for tiles of Q41 and 2 rows of x.
+//
+//go:noescape
+func dotQ41x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x3AVX512VNNI is blockKernels.dot for tiles of Q41 and 3 rows of x.
+//
+//go:noescape
+func dotQ41x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x4AVX512VNNI is blockKernels.dot for tiles of Q41 and 4 rows of x.
+//
+//go:noescape
+func dotQ41x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x5AVX512VNNI is blockKernels.dot for tiles of Q41 and 5 rows of x.
+//
+//go:noescape
+func dotQ41x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x6AVX512VNNI is blockKernels.dot for tiles of Q41 and 6 rows of x.
+//
+//go:noescape
+func dotQ41x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x7AVX512VNNI is blockKernels.dot for tiles of Q41 and 7 rows of x.
+//
+//go:noescape
+func dotQ41x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x8AVX512VNNI is blockKernels.dot for tiles of Q41 and 8 rows of x.
+//
+//go:noescape
+func dotQ41x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x9AVX512VNNI is blockKernels.dot for tiles of Q41 and 9 rows of x.
+//
+//go:noescape
+func dotQ41x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x10AVX512VNNI is blockKernels.dot for tiles of Q41 and 10 rows of x.
+//
+//go:noescape
+func dotQ41x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x11AVX512VNNI is blockKernels.dot for tiles of Q41 and 11 rows of x.
+//
+//go:noescape
+func dotQ41x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x12AVX512VNNI is blockKernels.dot for tiles of Q41 and 12 rows of x.
+//
+//go:noescape
+func dotQ41x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x1AVX512VNNI is blockKernels.dot for tiles of Q50 and 1 rows of x.
+//
+//go:noescape
+func dotQ50x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x2AVX512VNNI is blockKernels.dot for tiles of Q50 and 2 rows of x.
+//
+//go:noescape
+func dotQ50x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x3AVX512VNNI is blockKernels.dot for tiles of Q50 and 3 rows of x.
+//
+//go:noescape
+func dotQ50x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x4AVX512VNNI is blockKernels.dot for tiles of Q50 and 4 rows of x.
+//
+//go:noescape
+func dotQ50x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x5AVX512VNNI is blockKernels.dot for tiles of Q50 and 5 rows of x.
+//
+//go:noescape
+func dotQ50x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x6AVX512VNNI is blockKernels.dot for tiles of Q50 and 6 rows of x.
+//
+//go:noescape
+func dotQ50x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x7AVX512VNNI is blockKernels.dot for tiles of Q50 and 7 rows of x.
+//
+//go:noescape
+func dotQ50x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x8AVX512VNNI is blockKernels.dot for tiles of Q50 and 8 rows of x.
+//
+//go:noescape
+func dotQ50x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x9AVX512VNNI is blockKernels.dot for tiles of Q50 and 9 rows of x.
+//
+//go:noescape
+func dotQ50x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x10AVX512VNNI is blockKernels.dot for tiles of Q50 and 10 rows of x.
+//
+//go:noescape
+func dotQ50x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x11AVX512VNNI is blockKernels.dot for tiles of Q50 and 11 rows of x.
+//
+//go:noescape
+func dotQ50x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x12AVX512VNNI is blockKernels.dot for tiles of Q50 and 12 rows of x.
+//
+//go:noescape
+func dotQ50x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x1AVX512VNNI is blockKernels.dot for tiles of Q51 and 1 rows of x.
+//
+//go:noescape
+func dotQ51x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x2AVX512VNNI is blockKernels.dot for tiles of Q51 and 2 rows of x.
+//
+//go:noescape
+func dotQ51x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x3AVX512VNNI is blockKernels.dot for tiles of Q51 and 3 rows of x.
+//
+//go:noescape
+func dotQ51x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x4AVX512VNNI is blockKernels.dot for tiles of Q51 and 4 rows of x.
+//
+//go:noescape
+func dotQ51x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x5AVX512VNNI is blockKernels.dot for tiles of Q51 and 5 rows of x.
+//
+//go:noescape
+func dotQ51x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x6AVX512VNNI is blockKernels.dot for tiles of Q51 and 6 rows of x.
+//
+//go:noescape
+func dotQ51x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x7AVX512VNNI is blockKernels.dot for tiles of Q51 and 7 rows of x.
+//
+//go:noescape
+func dotQ51x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x8AVX512VNNI is blockKernels.dot for tiles of Q51 and 8 rows of x.
+//
+//go:noescape
+func dotQ51x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x9AVX512VNNI is blockKernels.dot for tiles of Q51 and 9 rows of x.
+//
+//go:noescape
+func dotQ51x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x10AVX512VNNI is blockKernels.dot for tiles of Q51 and 10 rows of x.
+//
+//go:noescape
+func dotQ51x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x11AVX512VNNI is blockKernels.dot for tiles of Q51 and 11 rows of x.
+//
+//go:noescape
+func dotQ51x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x12AVX512VNNI is blockKernels.dot for tiles of Q51 and 12 rows of x.
+//
+//go:noescape
+func dotQ51x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx1AVX512VNNI is blockKernels.dot for tiles of Q2K and 1 rows of x.
+//
+//go:noescape
+func dotQ2Kx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx2AVX512VNNI is blockKernels.dot for tiles of Q2K and 2 rows of x.
+//
+//go:noescape
+func dotQ2Kx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx3AVX512VNNI is blockKernels.dot for tiles of Q2K and 3 rows of x.
+//
+//go:noescape
+func dotQ2Kx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx4AVX512VNNI is blockKernels.dot for tiles of Q2K and 4 rows of x.
+//
+//go:noescape
+func dotQ2Kx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx5AVX512VNNI is blockKernels.dot for tiles of Q2K and 5 rows of x.
+//
+//go:noescape
+func dotQ2Kx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx6AVX512VNNI is blockKernels.dot for tiles of Q2K and 6 rows of x.
+//
+//go:noescape
+func dotQ2Kx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx7AVX512VNNI is blockKernels.dot for tiles of Q2K and 7 rows of x.
+//
+//go:noescape
+func dotQ2Kx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx8AVX512VNNI is blockKernels.dot for tiles of Q2K and 8 rows of x.
+//
+//go:noescape
+func dotQ2Kx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx9AVX512VNNI is blockKernels.dot for tiles of Q2K and 9 rows of x.
+//
+//go:noescape
+func dotQ2Kx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx10AVX512VNNI is blockKernels.dot for tiles of Q2K and 10 rows of x.
+//
+//go:noescape
+func dotQ2Kx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx11AVX512VNNI is blockKernels.dot for tiles of Q2K and 11 rows of x.
+//
+//go:noescape
+func dotQ2Kx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx12AVX512VNNI is blockKernels.dot for tiles of Q2K and 12 rows of x.
+//
+//go:noescape
+func dotQ2Kx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx1AVX512VNNI is blockKernels.dot for tiles of Q3K and 1 rows of x.
+//
+//go:noescape
+func dotQ3Kx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx2AVX512VNNI is blockKernels.dot for tiles of Q3K and 2 rows of x.
+//
+//go:noescape
+func dotQ3Kx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx3AVX512VNNI is blockKernels.dot for tiles of Q3K and 3 rows of x.
+//
+//go:noescape
+func dotQ3Kx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx4AVX512VNNI is blockKernels.dot for tiles of Q3K and 4 rows of x.
+//
+//go:noescape
+func dotQ3Kx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx5AVX512VNNI is blockKernels.dot for tiles of Q3K and 5 rows of x.
+//
+//go:noescape
+func dotQ3Kx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx6AVX512VNNI is blockKernels.dot for tiles of Q3K and 6 rows of x.
+//
+//go:noescape
+func dotQ3Kx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx7AVX512VNNI is blockKernels.dot for tiles of Q3K and 7 rows of x.
+//
+//go:noescape
+func dotQ3Kx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx8AVX512VNNI is blockKernels.dot for tiles of Q3K and 8 rows of x.
+//
+//go:noescape
+func dotQ3Kx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx9AVX512VNNI is blockKernels.dot for tiles of Q3K and 9 rows of x.
+//
+//go:noescape
+func dotQ3Kx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx10AVX512VNNI is blockKernels.dot for tiles of Q3K and 10 rows of x.
+//
+//go:noescape
+func dotQ3Kx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx11AVX512VNNI is blockKernels.dot for tiles of Q3K and 11 rows of x.
+//
+//go:noescape
+func dotQ3Kx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx12AVX512VNNI is blockKernels.dot for tiles of Q3K and 12 rows of x.
+//
+//go:noescape
+func dotQ3Kx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx1AVX512VNNI is blockKernels.dot for tiles of Q4K and 1 rows of x.
+//
+//go:noescape
+func dotQ4Kx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx2AVX512VNNI is blockKernels.dot for tiles of Q4K and 2 rows of x.
+//
+//go:noescape
+func dotQ4Kx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx3AVX512VNNI is blockKernels.dot for tiles of Q4K and 3 rows of x.
+//
+//go:noescape
+func dotQ4Kx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx4AVX512VNNI is blockKernels.dot for tiles of Q4K and 4 rows of x.
+//
+//go:noescape
+func dotQ4Kx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx5AVX512VNNI is blockKernels.dot for tiles of Q4K and 5 rows of x.
+//
+//go:noescape
+func dotQ4Kx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx6AVX512VNNI is blockKernels.dot for tiles of Q4K and 6 rows of x.
+//
+//go:noescape
+func dotQ4Kx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx7AVX512VNNI is blockKernels.dot for tiles of Q4K and 7 rows of x.
+//
+//go:noescape
+func dotQ4Kx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx8AVX512VNNI is blockKernels.dot for tiles of Q4K and 8 rows of x.
+//
+//go:noescape
+func dotQ4Kx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx9AVX512VNNI is blockKernels.dot for tiles of Q4K and 9 rows of x.
+//
+//go:noescape
+func dotQ4Kx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx10AVX512VNNI is blockKernels.dot for tiles of Q4K and 10 rows of x.
+//
+//go:noescape
+func dotQ4Kx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx11AVX512VNNI is blockKernels.dot for tiles of Q4K and 11 rows of x.
+//
+//go:noescape
+func dotQ4Kx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx12AVX512VNNI is blockKernels.dot for tiles of Q4K and 12 rows of x.
+//
+//go:noescape
+func dotQ4Kx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx1AVX512VNNI is blockKernels.dot for tiles of Q5K and 1 rows of x.
+//
+//go:noescape
+func dotQ5Kx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx2AVX512VNNI is blockKernels.dot for tiles of Q5K and 2 rows of x.
+//
+//go:noescape
+func dotQ5Kx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx3AVX512VNNI is blockKernels.dot for tiles of Q5K and 3 rows of x.
+//
+//go:noescape
+func dotQ5Kx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx4AVX512VNNI is blockKernels.dot for tiles of Q5K and 4 rows of x.
+//
+//go:noescape
+func dotQ5Kx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx5AVX512VNNI is blockKernels.dot for tiles of Q5K and 5 rows of x.
+//
+//go:noescape
+func dotQ5Kx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx6AVX512VNNI is blockKernels.dot for tiles of Q5K and 6 rows of x.
+//
+//go:noescape
+func dotQ5Kx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx7AVX512VNNI is blockKernels.dot for tiles of Q5K and 7 rows of x.
+//
+//go:noescape
+func dotQ5Kx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx8AVX512VNNI is blockKernels.dot for tiles of Q5K and 8 rows of x.
+//
+//go:noescape
+func dotQ5Kx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx9AVX512VNNI is blockKernels.dot for tiles of Q5K and 9 rows of x.
+//
+//go:noescape
+func dotQ5Kx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx10AVX512VNNI is blockKernels.dot for tiles of Q5K and 10 rows of x.
+//
+//go:noescape
+func dotQ5Kx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx11AVX512VNNI is blockKernels.dot for tiles of Q5K and 11 rows of x.
+//
+//go:noescape
+func dotQ5Kx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx12AVX512VNNI is blockKernels.dot for tiles of Q5K and 12 rows of x.
+//
+//go:noescape
+func dotQ5Kx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx1AVX512VNNI is blockKernels.dot for tiles of Q6K and 1 rows of x.
+//
+//go:noescape
+func dotQ6Kx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx2AVX512VNNI is blockKernels.dot for tiles of Q6K and 2 rows of x.
+//
+//go:noescape
+func dotQ6Kx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx3AVX512VNNI is blockKernels.dot for tiles of Q6K and 3 rows of x.
+//
+//go:noescape
+func dotQ6Kx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx4AVX512VNNI is blockKernels.dot for tiles of Q6K and 4 rows of x.
+//
+//go:noescape
+func dotQ6Kx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx5AVX512VNNI is blockKernels.dot for tiles of Q6K and 5 rows of x.
+//
+//go:noescape
+func dotQ6Kx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx6AVX512VNNI is blockKernels.dot for tiles of Q6K and 6 rows of x.
+//
+//go:noescape
+func dotQ6Kx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx7AVX512VNNI is blockKernels.dot for tiles of Q6K and 7 rows of x.
+//
+//go:noescape
+func dotQ6Kx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx8AVX512VNNI is blockKernels.dot for tiles of Q6K and 8 rows of x.
+//
+//go:noescape
+func dotQ6Kx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx9AVX512VNNI is blockKernels.dot for tiles of Q6K and 9 rows of x.
+//
+//go:noescape
+func dotQ6Kx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx10AVX512VNNI is blockKernels.dot for tiles of Q6K and 10 rows of x.
+//
+//go:noescape
+func dotQ6Kx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx11AVX512VNNI is blockKernels.dot for tiles of Q6K and 11 rows of x.
+//
+//go:noescape
+func dotQ6Kx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx12AVX512VNNI is blockKernels.dot for tiles of Q6K and 12 rows of x.
+//
+//go:noescape
+func dotQ6Kx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx1AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 1 rows of x.
+//
+//go:noescape
+func dotIQ4NLx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx2AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 2 rows of x.
+//
+//go:noescape
+func dotIQ4NLx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx3AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 3 rows of x.
+//
+//go:noescape
+func dotIQ4NLx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx4AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 4 rows of x.
+//
+//go:noescape
+func dotIQ4NLx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx5AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 5 rows of x.
+//
+//go:noescape
+func dotIQ4NLx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx6AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 6 rows of x.
+//
+//go:noescape
+func dotIQ4NLx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx7AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 7 rows of x.
+//
+//go:noescape
+func dotIQ4NLx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx8AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 8 rows of x.
+//
+//go:noescape
+func dotIQ4NLx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx9AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 9 rows of x.
+//
+//go:noescape
+func dotIQ4NLx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx10AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 10 rows of x.
+//
+//go:noescape
+func dotIQ4NLx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx11AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 11 rows of x.
+//
+//go:noescape
+func dotIQ4NLx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx12AVX512VNNI is blockKernels.dot for tiles of IQ4NL and 12 rows of x.
+//
+//go:noescape
+func dotIQ4NLx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx1AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 1 rows of x.
+//
+//go:noescape
+func dotIQ4XSx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx2AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 2 rows of x.
+//
+//go:noescape
+func dotIQ4XSx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx3AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 3 rows of x.
+//
+//go:noescape
+func dotIQ4XSx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx4AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 4 rows of x.
+//
+//go:noescape
+func dotIQ4XSx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx5AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 5 rows of x.
+//
+//go:noescape
+func dotIQ4XSx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx6AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 6 rows of x.
+//
+//go:noescape
+func dotIQ4XSx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx7AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 7 rows of x.
+//
+//go:noescape
+func dotIQ4XSx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx8AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 8 rows of x.
+//
+//go:noescape
+func dotIQ4XSx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx9AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 9 rows of x.
+//
+//go:noescape
+func dotIQ4XSx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx10AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 10 rows of x.
+//
+//go:noescape
+func dotIQ4XSx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx11AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 11 rows of x.
+//
+//go:noescape
+func dotIQ4XSx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx12AVX512VNNI is blockKernels.dot for tiles of IQ4XS and 12 rows of x.
+//
+//go:noescape
+func dotIQ4XSx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x1AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 1 rows of x.
+//
+//go:noescape
+func dotMXFP4x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x2AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 2 rows of x.
+//
+//go:noescape
+func dotMXFP4x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x3AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 3 rows of x.
+//
+//go:noescape
+func dotMXFP4x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x4AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 4 rows of x.
+//
+//go:noescape
+func dotMXFP4x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x5AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 5 rows of x.
+//
+//go:noescape
+func dotMXFP4x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x6AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 6 rows of x.
+//
+//go:noescape
+func dotMXFP4x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x7AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 7 rows of x.
+//
+//go:noescape
+func dotMXFP4x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x8AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 8 rows of x.
+//
+//go:noescape
+func dotMXFP4x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x9AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 9 rows of x.
+//
+//go:noescape
+func dotMXFP4x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x10AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 10 rows of x.
+//
+//go:noescape
+func dotMXFP4x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x11AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 11 rows of x.
+//
+//go:noescape
+func dotMXFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x12AVX512VNNI is blockKernels.dot for tiles of MXFP4 and 12 rows of x.
+//
+//go:noescape
+func dotMXFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// roundSumsAVX512 is blockKernels.round for whole groups.
+//
+//go:noescape
+func roundSumsAVX512(dst []byte, x []float32)
+
 // mulF32x1AVX2 is impl.mul for tiles of F32 and 1 rows of x.
 //
 //go:noescape
@@ -2507,6 +3237,36 @@ var dotAVX512 = [W8A8 + 1][]dotFunc{
 }
 
 var dotBF16AVX512 = []dotFunc{nil, dotBF16x1AVX512, dotBF16x2AVX512, dotBF16x3AVX512, dotBF16x4AVX512, dotBF16x5AVX512, dotBF16x6AVX512, dotBF16x7AVX512, dotBF16x8AVX512, dotBF16x9AVX512, dotBF16x10AVX512, dotBF16x11AVX512, dotBF16x12AVX512}
+
+var widenAVX512 = [lastBlocks + 1]unitFunc{
+	Q8:    widenQ8AVX512,
+	Q4:    widenQ4AVX512,
+	Q41:   widenQ41AVX512,
+	Q50:   widenQ50AVX512,
+	Q51:   widenQ51AVX512,
+	Q2K:   widenQ2KAVX512,
+	Q3K:   widenQ3KAVX512,
+	Q4K:   widenQ4KAVX512,
+	Q5K:   widenQ5KAVX512,
+	Q6K:   widenQ6KAVX512,
+	IQ4NL: widenIQ4NLAVX512,
+	IQ4XS: widenIQ4XSAVX512,
+	MXFP4: widenMXFP4AVX512,
+}
+
+var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
+	Q41 - firstBlocks:   {nil, dotQ41x1AVX512VNNI, dotQ41x2AVX512VNNI, dotQ41x3AVX512VNNI, dotQ41x4AVX512VNNI, dotQ41x5AVX512VNNI, dotQ41x6AVX512VNNI, dotQ41x7AVX512VNNI, dotQ41x8AVX512VNNI, dotQ41x9AVX512VNNI, dotQ41x10AVX512VNNI, dotQ41x11AVX512VNNI, dotQ41x12AVX512VNNI},
+	Q50 - firstBlocks:   {nil, dotQ50x1AVX512VNNI, dotQ50x2AVX512VNNI, dotQ50x3AVX512VNNI, dotQ50x4AVX512VNNI, dotQ50x5AVX512VNNI, dotQ50x6AVX512VNNI, dotQ50x7AVX512VNNI, dotQ50x8AVX512VNNI, dotQ50x9AVX512VNNI, dotQ50x10AVX512VNNI, dotQ50x11AVX512VNNI, dotQ50x12AVX512VNNI},
+	Q51 - firstBlocks:   {nil, dotQ51x1AVX512VNNI, dotQ51x2AVX512VNNI, dotQ51x3AVX512VNNI, dotQ51x4AVX512VNNI, dotQ51x5AVX512VNNI, dotQ51x6AVX512VNNI, dotQ51x7AVX512VNNI, dotQ51x8AVX512VNNI, dotQ51x9AVX512VNNI, dotQ51x10AVX512VNNI, dotQ51x11AVX512VNNI, dotQ51x12AVX512VNNI},
+	Q2K - firstBlocks:   {nil, dotQ2Kx1AVX512VNNI, dotQ2Kx2AVX512VNNI, dotQ2Kx3AVX512VNNI, dotQ2Kx4AVX512VNNI, dotQ2Kx5AVX512VNNI, dotQ2Kx6AVX512VNNI, dotQ2Kx7AVX512VNNI, dotQ2Kx8AVX512VNNI, dotQ2Kx9AVX512VNNI, dotQ2Kx10AVX512VNNI, dotQ2Kx11AVX512VNNI, dotQ2Kx12AVX512VNNI},
+	Q3K - firstBlocks:   {nil, dotQ3Kx1AVX512VNNI, dotQ3Kx2AVX512VNNI, dotQ3Kx3AVX512VNNI, dotQ3Kx4AVX512VNNI, dotQ3Kx5AVX512VNNI, dotQ3Kx6AVX512VNNI, dotQ3Kx7AVX512VNNI, dotQ3Kx8AVX512VNNI, dotQ3Kx9AVX512VNNI, dotQ3Kx10AVX512VNNI, dotQ3Kx11AVX512VNNI, dotQ3Kx12AVX512VNNI},
+	Q4K - firstBlocks:   {nil, dotQ4Kx1AVX512VNNI, dotQ4Kx2AVX512VNNI, dotQ4Kx3AVX512VNNI, dotQ4Kx4AVX512VNNI, dotQ4Kx5AVX512VNNI, dotQ4Kx6AVX512VNNI, dotQ4Kx7AVX512VNNI, dotQ4Kx8AVX512VNNI, dotQ4Kx9AVX512VNNI, dotQ4Kx10AVX512VNNI, dotQ4Kx11AVX512VNNI, dotQ4Kx12AVX512VNNI},
+	Q5K - firstBlocks:   {nil, dotQ5Kx1AVX512VNNI, dotQ5Kx2AVX512VNNI, dotQ5Kx3AVX512VNNI, dotQ5Kx4AVX512VNNI, dotQ5Kx5AVX512VNNI, dotQ5Kx6AVX512VNNI, dotQ5Kx7AVX512VNNI, dotQ5Kx8AVX512VNNI, dotQ5Kx9AVX512VNNI, dotQ5Kx10AVX512VNNI, dotQ5Kx11AVX512VNNI, dotQ5Kx12AVX512VNNI},
+	Q6K - firstBlocks:   {nil, dotQ6Kx1AVX512VNNI, dotQ6Kx2AVX512VNNI, dotQ6Kx3AVX512VNNI, dotQ6Kx4AVX512VNNI, dotQ6Kx5AVX512VNNI, dotQ6Kx6AVX512VNNI, dotQ6Kx7AVX512VNNI, dotQ6Kx8AVX512VNNI, dotQ6Kx9AVX512VNNI, dotQ6Kx10AVX512VNNI, dotQ6Kx11AVX512VNNI, dotQ6Kx12AVX512VNNI},
+	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
+	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
+	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
+}
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX2, mulF32x2AVX2, mulF32x3AVX2},

@@ -225,7 +225,7 @@ func (d *Device) storedAs(t *weights.Tensor) Format {
 // multiplies reports whether there are kernels for tiles of f.
 func (im *impl) multiplies(f Format) bool {
 	s := f.blocks()
-	return s == nil || im.blocks.dot[s.kind] != nil && im.blocks.expand[f-firstBlocks] != nil
+	return s == nil || im.blocks.dot[f-firstBlocks] != nil || im.blocks.dotExpanded[f-firstBlocks] != nil
 }
 
 // tilesOf is the format of tiles that keep the codes of t, Auto if there is none.

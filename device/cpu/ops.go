@@ -107,11 +107,8 @@ func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }
 // edgeRows is the same for all its kernels.
 func (im *impl) edgeRows() int {
 	rows := max(im.rows(), len(im.dot[Q8])-1)
-	for _, kernels := range im.blocks.dot {
-		rows = max(rows, len(kernels)-1)
-	}
-	for _, kernels := range im.blocks.few {
-		rows = max(rows, len(kernels)-1)
+	for i := range im.blocks.dot {
+		rows = max(rows, len(im.blocks.dot[i])-1, len(im.blocks.dotExpanded[i])-1)
 	}
 	return rows
 }

@@ -67,7 +67,7 @@ func (f Format) rowSteps(n int) int {
 		return n*groupColumns + wholeRow
 	}
 	if f.blocks() != nil {
-		return n * sumRow
+		return n * 2 * sumBlock
 	}
 	return n * groupRow
 }

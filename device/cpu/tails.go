@@ -26,6 +26,15 @@ func exponentTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32)
 	}
 }
 
+// sumsTail is quantizeTail for blockKernels.round.
+func sumsTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
+	return func(dst []byte, x []float32) {
+		n := len(x) / groupColumns
+		f(dst[:n*2*sumBlock], x[:n*groupColumns])
+		roundSums(dst[n*2*sumBlock:], x[n*groupColumns:], quantizeGeneric)
+	}
+}
+
 // The assembly of element-wise kernels handles whole groups of 16 numbers, the
 // width of nearly all models; the rest is left to the plain loops. The cut
 // depends on the length alone, so it keeps the order of sums fixed.

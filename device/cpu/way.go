@@ -10,19 +10,18 @@ type way uint8
 const (
 	byMul      way = iota // impl.mul: both operands as they are
 	byDot                 // impl.dot: rounded rows
-	byFew                 // blocks.few: the same for tiles of blocks
-	byExpanded            // blocks.expand, then blocks.dot: for more rows than few takes
+	byBlocks              // blocks.dot: the same for tiles of blocks
+	byExpanded            // the same in two steps: blocks.expand, then blocks.dotExpanded
 	byWidened             // tiles of blocks as float32, then impl.mul
 )
 
-// way is how m is multiplied with n rows. It changes no bit of the result, but for byWidened,
-// which the configuration asks for.
-func (im *impl) way(m *matrix, n int) way {
+// way is how m is multiplied.
+func (im *impl) way(m *matrix) way {
 	switch {
 	case m.exact:
 		return byWidened
-	case m.format.blocks() != nil && n <= im.most(byFew, m.format):
-		return byFew
+	case m.format.blocks() != nil && im.blocks.dot[m.format-firstBlocks] != nil:
+		return byBlocks
 	case m.format.blocks() != nil:
 		return byExpanded
 	case im.dot[m.format] != nil:
@@ -36,10 +35,10 @@ func (im *impl) most(w way, f Format) int {
 	switch w {
 	case byDot:
 		return len(im.dot[f]) - 1
-	case byFew:
-		return len(im.blocks.few[f-firstBlocks]) - 1
+	case byBlocks:
+		return len(im.blocks.dot[f-firstBlocks]) - 1
 	case byExpanded:
-		return len(im.blocks.dot[f.blocks().kind]) - 1
+		return len(im.blocks.dotExpanded[f-firstBlocks]) - 1
 	}
 	return len(im.mul[F32]) - 1
 }
@@ -55,22 +54,24 @@ func (f Format) expandable() *blockSpec {
 	return f.blocks()
 }
 
-// expectBlocks takes memory for the tiles of w that are expanded or widened.
+// expectBlocks takes memory for tiles of w that are expanded or widened.
 func (d *Device) expectBlocks(w *matrix) error {
 	s := w.format.expandable()
-	if s == nil || !d.planned || w.format.blocks() == nil && !w.exact {
+	if s == nil || !d.planned {
 		return nil
 	}
 	blocks := s.units(w.k) * s.unit
 	for i := range d.scratch {
 		sc := &d.scratch[i]
-		if err := d.grow(&sc.blocks, blocks*s.kind.size()); err != nil {
-			return err
+		var err error
+		switch d.impl.way(w) {
+		case byExpanded:
+			err = d.grow(&sc.blocks, blocks*s.kind.size())
+		case byWidened:
+			err = d.grow(&sc.wide, blocks*blockColumns*codeLine)
 		}
-		if w.exact {
-			if err := d.grow(&sc.wide, blocks*blockColumns*codeLine); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -95,15 +96,11 @@ func (j *productJob) unpack(sc *scratch, tile int) {
 	s, data := m.format.expandable(), m.data[tile*m.tile:][:m.tile]
 	units := s.units(m.k)
 	k := &j.d.impl.blocks
-	blocks := sc.blocks[:units*s.unit*s.kind.size()]
-	if m.format.blocks() != nil {
-		k.expand[m.format-firstBlocks](blocks, data, units)
-	} else {
-		s.expandGeneric(blocks, data, units)
+	if j.way == byExpanded {
+		k.expand[m.format-firstBlocks](sc.blocks, data, units)
+		return
 	}
-	if j.way == byWidened {
-		k.widen[s.kind](sc.wide, blocks, units*s.unit)
-	}
+	k.widen[m.format](sc.wide, data, units)
 }
 
 // call has the kernel of a pass compute rows [r0, r1). Where a tile is unpacked, it is the
@@ -126,11 +123,12 @@ func (j *productJob) call(sc *scratch, offs, ahead []int, r0, r1 int, out []floa
 	switch j.way {
 	case byDot:
 		im.dot[f][r1-r0](m.data, offs, ahead, n, x, j.ldq, out, ldy, bias)
-	case byFew:
-		im.blocks.few[f-firstBlocks][r1-r0](m.data, offs, ahead, f.blocks().units(m.k), x, j.ldq, out, ldy, bias)
+	case byBlocks:
+		im.blocks.dot[f-firstBlocks][r1-r0](m.data, offs, ahead, f.blocks().units(m.k), x, j.ldq, out, ldy, bias)
 	case byExpanded:
-		step := m.tile / (2 * n * codeLines)
-		im.blocks.dot[f.blocks().kind][r1-r0](sc.blocks, distance(sc.blocks, m.data, ahead[0]), step, n, x, j.ldq, out, ldy, bias)
+		n = f.blocks().units(m.k) * f.blocks().unit
+		step := m.tile / (n * codeLines)
+		im.blocks.dotExpanded[f-firstBlocks][r1-r0](sc.blocks, distance(sc.blocks, m.data, ahead[0]), step, n, x, j.ldq, out, ldy, bias)
 	}
 }
 

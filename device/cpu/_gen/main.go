@@ -67,6 +67,13 @@ func files() map[string]string {
 		g.dotConstants()
 		g.dots()
 		files[isa.dotFile] = header + tag + g.text.String()
+		g.text.Reset()
+		g.blocks()
+		body := g.text.String()
+		g.text.Reset()
+		g.raw("#include \"textflag.h\"\n\n")
+		g.blockConstants()
+		files[isa.blockFile] = header + tag + g.text.String() + body
 	}
 	files["kernels_amd64.go"] = formatted(header + tag + "package cpu\n\n" + decls.String() + tables.String())
 	maps.Copy(files, neonFiles())
@@ -83,18 +90,19 @@ func formatted(src string) string {
 
 // An isa is a set of instructions and registers.
 type isa struct {
-	file    string
-	dotFile string // of the products of block formats
-	suffix  string // of function names
-	reg     string // prefix of a vector register
-	regs    int    // vector registers
-	lanes   int    // float32 per vector
-	rows    int    // most rows of x in one kernel
+	file      string
+	dotFile   string // of the products of block formats
+	blockFile string // of the kernels for tiles of blocks
+	suffix    string // of function names
+	reg       string // prefix of a vector register
+	regs      int    // vector registers
+	lanes     int    // float32 per vector
+	rows      int    // most rows of x in one kernel
 }
 
 var (
-	avx512 = &isa{file: "avx512_amd64.s", dotFile: "dot512_amd64.s", suffix: "AVX512", reg: "Z", regs: 32, lanes: 16, rows: 12}
-	avx2   = &isa{file: "avx2_amd64.s", dotFile: "dot2_amd64.s", suffix: "AVX2", reg: "Y", regs: 16, lanes: 8, rows: 3}
+	avx512 = &isa{file: "avx512_amd64.s", dotFile: "dot512_amd64.s", blockFile: "blocks512_amd64.s", suffix: "AVX512", reg: "Z", regs: 32, lanes: 16, rows: 12}
+	avx2   = &isa{file: "avx2_amd64.s", dotFile: "dot2_amd64.s", blockFile: "blocks2_amd64.s", suffix: "AVX2", reg: "Y", regs: 16, lanes: 8, rows: 3}
 )
 
 // gen collects the assembly of one isa.
@@ -103,7 +111,8 @@ type gen struct {
 	text   strings.Builder
 	decls  *strings.Builder // of all isas
 	tables *strings.Builder
-	used   int // vector registers taken by the current function
+	used   int             // vector registers taken by the current function
+	masks  map[uint32]bool // the constants of one byte that are needed
 }
 
 func (g *gen) raw(format string, args ...any) { fmt.Fprintf(&g.text, format, args...) }
