@@ -76,6 +76,10 @@
 // the same tiles: for Q·K a tile is 16 positions by HeadDim, for P·V it is 16 dimensions
 // by 16 positions (kv.go).
 //
+// Packing takes most of the time that a start takes. So a Config may have a TileCache, which keeps
+// tiles of formats that are not only moved from one start to the next (tilecache.go). Their layout
+// has a number, and a test that fails if the layout changes and the number does not.
+//
 // # The path of a matrix product
 //
 //	MatMul            one product of a step; rounds the rows if the kernel wants that
