@@ -31,6 +31,7 @@ func native() []*impl {
 			name:        "avx512",
 			needs:       []string{"avx512f", "avx512bw", "avx512vl"},
 			mul:         mulAVX512,
+			mulFP8:      mulFP8AVX512,
 			dot:         dotAVX512,
 			quantize:    quantizeTail(quantizeAVX512),
 			quantizeAll: quantizeWhole(largestAVX512, roundAVX512),
@@ -44,6 +45,9 @@ func native() []*impl {
 			scale:       scaleTail(scaleAVX512),
 			pick:        sampler.Kernels{Near: nearAVX512},
 			attention:   attentionAVX512,
+		}
+		if x.HasAVX2 && x.HasFMA && x.HasF16C { // VPDPBUSD is what makes 512 bits worth it
+			base.blocks = blocksAVX2(dotBlocksAVX2, dotExpandedAVX2)
 		}
 		if x.HasAVX512DQ { // all processors with AVX512BW have it, but CPUID lists it apart
 			base.pick = sampler.Kernels{Near: nearAVX512, Load: pickLoadAVX512, Mass: pickMassAVX512, Above: pickAboveAVX512, Between: pickBetweenAVX512}
@@ -73,6 +77,7 @@ func native() []*impl {
 			name:        "avx2",
 			needs:       []string{"avx2", "fma", "f16c"},
 			mul:         mulAVX2,
+			mulFP8:      mulFP8AVX2,
 			dot:         dotAVX2,
 			quantize:    quantizeTail(quantizeAVX2),
 			quantizeAll: quantizeWhole(largestAVX2, roundAVX2),
@@ -86,12 +91,21 @@ func native() []*impl {
 			scale:       scaleTail(scaleAVX2),
 			attention:   attentionAVX2,
 		}
+		base.blocks = blocksAVX2(dotBlocksAVX2, dotExpandedAVX2)
 		if x.HasAVXVNNI {
-			list = append(list, base.with("avxvnni", dotAVXVNNI))
+			vnni := base.with("avxvnni", dotAVXVNNI)
+			vnni.blocks = blocksAVX2(dotBlocksAVXVNNI, dotExpandedAVXVNNI)
+			list = append(list, vnni)
 		}
 		list = append(list, &base)
 	}
 	return list
+}
+
+// blocksAVX2 are kernels for tiles of blocks. All tiers compute the same bits, so any may have
+// them.
+func blocksAVX2(dot [lastBlocks - firstBlocks + 1][]dotFunc, expanded [lastBlocks - firstBlocks + 1][]expandedFunc) blockKernels {
+	return blockKernels{round: sumsTail(roundSumsAVX2), dot: dot, expand: expandAVX2, dotExpanded: expanded, widen: widenAVX2}
 }
 
 // vendor is the first four letters of the processor's maker.

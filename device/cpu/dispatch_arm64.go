@@ -23,6 +23,7 @@ func native() []*impl {
 	base := impl{
 		name:        "neon",
 		mul:         mulNEON,
+		mulFP8:      generic().mulFP8,
 		dot:         generic().dot,
 		quantize:    quantizeTail(quantizeNEON),
 		quantizeAll: quantizeWhole(largestNEON, roundNEON),

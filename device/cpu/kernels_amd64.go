@@ -184,6 +184,66 @@ func mulBF16x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, 
 //go:noescape
 func mulBF16x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
+// mulFP8x1AVX512 is impl.mulFP8 for 1 rows of x.
+//
+//go:noescape
+func mulFP8x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x2AVX512 is impl.mulFP8 for 2 rows of x.
+//
+//go:noescape
+func mulFP8x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x3AVX512 is impl.mulFP8 for 3 rows of x.
+//
+//go:noescape
+func mulFP8x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x4AVX512 is impl.mulFP8 for 4 rows of x.
+//
+//go:noescape
+func mulFP8x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x5AVX512 is impl.mulFP8 for 5 rows of x.
+//
+//go:noescape
+func mulFP8x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x6AVX512 is impl.mulFP8 for 6 rows of x.
+//
+//go:noescape
+func mulFP8x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x7AVX512 is impl.mulFP8 for 7 rows of x.
+//
+//go:noescape
+func mulFP8x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x8AVX512 is impl.mulFP8 for 8 rows of x.
+//
+//go:noescape
+func mulFP8x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x9AVX512 is impl.mulFP8 for 9 rows of x.
+//
+//go:noescape
+func mulFP8x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x10AVX512 is impl.mulFP8 for 10 rows of x.
+//
+//go:noescape
+func mulFP8x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x11AVX512 is impl.mulFP8 for 11 rows of x.
+//
+//go:noescape
+func mulFP8x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x12AVX512 is impl.mulFP8 for 12 rows of x.
+//
+//go:noescape
+func mulFP8x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
 // sumSquaresAVX512 is impl.sumSquares, len(x) a multiple of 16.
 //
 //go:noescape
@@ -1994,6 +2054,16 @@ func widenIQ4XSAVX512(dst, units []byte, n int)
 //go:noescape
 func widenMXFP4AVX512(dst, units []byte, n int)
 
+// widenI4ZAVX512 is blockKernels.widen for I4Z.
+//
+//go:noescape
+func widenI4ZAVX512(dst, units []byte, n int)
+
+// widenI8ZAVX512 is blockKernels.widen for I8Z.
+//
+//go:noescape
+func widenI8ZAVX512(dst, units []byte, n int)
+
 // dotQ41x1AVX512VNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
 //
 //go:noescape
@@ -2654,6 +2724,126 @@ func dotMXFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int
 //go:noescape
 func dotMXFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotI4Zx1AVX512VNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVX512VNNI is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVX512VNNI is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVX512VNNI is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx5AVX512VNNI is blockKernels.dot for tiles of I4Z and 5 rows of x.
+//
+//go:noescape
+func dotI4Zx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx6AVX512VNNI is blockKernels.dot for tiles of I4Z and 6 rows of x.
+//
+//go:noescape
+func dotI4Zx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx7AVX512VNNI is blockKernels.dot for tiles of I4Z and 7 rows of x.
+//
+//go:noescape
+func dotI4Zx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx8AVX512VNNI is blockKernels.dot for tiles of I4Z and 8 rows of x.
+//
+//go:noescape
+func dotI4Zx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx9AVX512VNNI is blockKernels.dot for tiles of I4Z and 9 rows of x.
+//
+//go:noescape
+func dotI4Zx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx10AVX512VNNI is blockKernels.dot for tiles of I4Z and 10 rows of x.
+//
+//go:noescape
+func dotI4Zx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx11AVX512VNNI is blockKernels.dot for tiles of I4Z and 11 rows of x.
+//
+//go:noescape
+func dotI4Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx12AVX512VNNI is blockKernels.dot for tiles of I4Z and 12 rows of x.
+//
+//go:noescape
+func dotI4Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx1AVX512VNNI is blockKernels.dot for tiles of I8Z and 1 rows of x.
+//
+//go:noescape
+func dotI8Zx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx2AVX512VNNI is blockKernels.dot for tiles of I8Z and 2 rows of x.
+//
+//go:noescape
+func dotI8Zx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx3AVX512VNNI is blockKernels.dot for tiles of I8Z and 3 rows of x.
+//
+//go:noescape
+func dotI8Zx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx4AVX512VNNI is blockKernels.dot for tiles of I8Z and 4 rows of x.
+//
+//go:noescape
+func dotI8Zx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx5AVX512VNNI is blockKernels.dot for tiles of I8Z and 5 rows of x.
+//
+//go:noescape
+func dotI8Zx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx6AVX512VNNI is blockKernels.dot for tiles of I8Z and 6 rows of x.
+//
+//go:noescape
+func dotI8Zx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx7AVX512VNNI is blockKernels.dot for tiles of I8Z and 7 rows of x.
+//
+//go:noescape
+func dotI8Zx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx8AVX512VNNI is blockKernels.dot for tiles of I8Z and 8 rows of x.
+//
+//go:noescape
+func dotI8Zx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx9AVX512VNNI is blockKernels.dot for tiles of I8Z and 9 rows of x.
+//
+//go:noescape
+func dotI8Zx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx10AVX512VNNI is blockKernels.dot for tiles of I8Z and 10 rows of x.
+//
+//go:noescape
+func dotI8Zx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx11AVX512VNNI is blockKernels.dot for tiles of I8Z and 11 rows of x.
+//
+//go:noescape
+func dotI8Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx12AVX512VNNI is blockKernels.dot for tiles of I8Z and 12 rows of x.
+//
+//go:noescape
+func dotI8Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX512 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -2703,6 +2893,16 @@ func mulBF16x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y [
 //
 //go:noescape
 func mulBF16x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x1AVX2 is impl.mulFP8 for 1 rows of x.
+//
+//go:noescape
+func mulFP8x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x2AVX2 is impl.mulFP8 for 2 rows of x.
+//
+//go:noescape
+func mulFP8x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // sumSquaresAVX2 is impl.sumSquares, len(x) a multiple of 16.
 //
@@ -3159,11 +3359,848 @@ func largestAVX2(x []float32) uint32
 //go:noescape
 func roundAVX2(dst []byte, x []float32, inverse float32) int32
 
+// widenQ8AVX2 is blockKernels.widen for Q8.
+//
+//go:noescape
+func widenQ8AVX2(dst, units []byte, n int)
+
+// widenQ4AVX2 is blockKernels.widen for Q4.
+//
+//go:noescape
+func widenQ4AVX2(dst, units []byte, n int)
+
+// widenQ41AVX2 is blockKernels.widen for Q41.
+//
+//go:noescape
+func widenQ41AVX2(dst, units []byte, n int)
+
+// widenQ50AVX2 is blockKernels.widen for Q50.
+//
+//go:noescape
+func widenQ50AVX2(dst, units []byte, n int)
+
+// widenQ51AVX2 is blockKernels.widen for Q51.
+//
+//go:noescape
+func widenQ51AVX2(dst, units []byte, n int)
+
+// widenQ2KAVX2 is blockKernels.widen for Q2K.
+//
+//go:noescape
+func widenQ2KAVX2(dst, units []byte, n int)
+
+// widenQ3KAVX2 is blockKernels.widen for Q3K.
+//
+//go:noescape
+func widenQ3KAVX2(dst, units []byte, n int)
+
+// widenQ4KAVX2 is blockKernels.widen for Q4K.
+//
+//go:noescape
+func widenQ4KAVX2(dst, units []byte, n int)
+
+// widenQ5KAVX2 is blockKernels.widen for Q5K.
+//
+//go:noescape
+func widenQ5KAVX2(dst, units []byte, n int)
+
+// widenQ6KAVX2 is blockKernels.widen for Q6K.
+//
+//go:noescape
+func widenQ6KAVX2(dst, units []byte, n int)
+
+// widenIQ4NLAVX2 is blockKernels.widen for IQ4NL.
+//
+//go:noescape
+func widenIQ4NLAVX2(dst, units []byte, n int)
+
+// widenIQ4XSAVX2 is blockKernels.widen for IQ4XS.
+//
+//go:noescape
+func widenIQ4XSAVX2(dst, units []byte, n int)
+
+// widenMXFP4AVX2 is blockKernels.widen for MXFP4.
+//
+//go:noescape
+func widenMXFP4AVX2(dst, units []byte, n int)
+
+// widenI4ZAVX2 is blockKernels.widen for I4Z.
+//
+//go:noescape
+func widenI4ZAVX2(dst, units []byte, n int)
+
+// widenI8ZAVX2 is blockKernels.widen for I8Z.
+//
+//go:noescape
+func widenI8ZAVX2(dst, units []byte, n int)
+
+// expandQ41AVX2 is blockKernels.expand for Q41.
+//
+//go:noescape
+func expandQ41AVX2(dst, units []byte, n int)
+
+// expandQ50AVX2 is blockKernels.expand for Q50.
+//
+//go:noescape
+func expandQ50AVX2(dst, units []byte, n int)
+
+// expandQ51AVX2 is blockKernels.expand for Q51.
+//
+//go:noescape
+func expandQ51AVX2(dst, units []byte, n int)
+
+// expandQ2KAVX2 is blockKernels.expand for Q2K.
+//
+//go:noescape
+func expandQ2KAVX2(dst, units []byte, n int)
+
+// expandQ3KAVX2 is blockKernels.expand for Q3K.
+//
+//go:noescape
+func expandQ3KAVX2(dst, units []byte, n int)
+
+// expandQ4KAVX2 is blockKernels.expand for Q4K.
+//
+//go:noescape
+func expandQ4KAVX2(dst, units []byte, n int)
+
+// expandQ5KAVX2 is blockKernels.expand for Q5K.
+//
+//go:noescape
+func expandQ5KAVX2(dst, units []byte, n int)
+
+// expandQ6KAVX2 is blockKernels.expand for Q6K.
+//
+//go:noescape
+func expandQ6KAVX2(dst, units []byte, n int)
+
+// expandIQ4NLAVX2 is blockKernels.expand for IQ4NL.
+//
+//go:noescape
+func expandIQ4NLAVX2(dst, units []byte, n int)
+
+// expandIQ4XSAVX2 is blockKernels.expand for IQ4XS.
+//
+//go:noescape
+func expandIQ4XSAVX2(dst, units []byte, n int)
+
+// expandMXFP4AVX2 is blockKernels.expand for MXFP4.
+//
+//go:noescape
+func expandMXFP4AVX2(dst, units []byte, n int)
+
+// expandI4ZAVX2 is blockKernels.expand for I4Z.
+//
+//go:noescape
+func expandI4ZAVX2(dst, units []byte, n int)
+
+// expandI8ZAVX2 is blockKernels.expand for I8Z.
+//
+//go:noescape
+func expandI8ZAVX2(dst, units []byte, n int)
+
+// dotExpandedNibblesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx6AVX2 is blockKernels.dotExpanded for 6 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx6AVX2 is blockKernels.dotExpanded for 6 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx6AVX2 is blockKernels.dotExpanded for 6 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x1AVX2 is blockKernels.dot for tiles of Q41 and 1 rows of x.
+//
+//go:noescape
+func dotQ41x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x1AVX2 is blockKernels.dot for tiles of Q50 and 1 rows of x.
+//
+//go:noescape
+func dotQ50x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x1AVX2 is blockKernels.dot for tiles of Q51 and 1 rows of x.
+//
+//go:noescape
+func dotQ51x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx1AVX2 is blockKernels.dot for tiles of Q2K and 1 rows of x.
+//
+//go:noescape
+func dotQ2Kx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx1AVX2 is blockKernels.dot for tiles of Q3K and 1 rows of x.
+//
+//go:noescape
+func dotQ3Kx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx1AVX2 is blockKernels.dot for tiles of Q4K and 1 rows of x.
+//
+//go:noescape
+func dotQ4Kx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx2AVX2 is blockKernels.dot for tiles of Q4K and 2 rows of x.
+//
+//go:noescape
+func dotQ4Kx2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx3AVX2 is blockKernels.dot for tiles of Q4K and 3 rows of x.
+//
+//go:noescape
+func dotQ4Kx3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx4AVX2 is blockKernels.dot for tiles of Q4K and 4 rows of x.
+//
+//go:noescape
+func dotQ4Kx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx1AVX2 is blockKernels.dot for tiles of Q5K and 1 rows of x.
+//
+//go:noescape
+func dotQ5Kx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx2AVX2 is blockKernels.dot for tiles of Q5K and 2 rows of x.
+//
+//go:noescape
+func dotQ5Kx2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx3AVX2 is blockKernels.dot for tiles of Q5K and 3 rows of x.
+//
+//go:noescape
+func dotQ5Kx3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx4AVX2 is blockKernels.dot for tiles of Q5K and 4 rows of x.
+//
+//go:noescape
+func dotQ5Kx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx1AVX2 is blockKernels.dot for tiles of Q6K and 1 rows of x.
+//
+//go:noescape
+func dotQ6Kx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx2AVX2 is blockKernels.dot for tiles of Q6K and 2 rows of x.
+//
+//go:noescape
+func dotQ6Kx2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx3AVX2 is blockKernels.dot for tiles of Q6K and 3 rows of x.
+//
+//go:noescape
+func dotQ6Kx3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx4AVX2 is blockKernels.dot for tiles of Q6K and 4 rows of x.
+//
+//go:noescape
+func dotQ6Kx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx1AVX2 is blockKernels.dot for tiles of IQ4NL and 1 rows of x.
+//
+//go:noescape
+func dotIQ4NLx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx1AVX2 is blockKernels.dot for tiles of IQ4XS and 1 rows of x.
+//
+//go:noescape
+func dotIQ4XSx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx2AVX2 is blockKernels.dot for tiles of IQ4XS and 2 rows of x.
+//
+//go:noescape
+func dotIQ4XSx2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx3AVX2 is blockKernels.dot for tiles of IQ4XS and 3 rows of x.
+//
+//go:noescape
+func dotIQ4XSx3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx4AVX2 is blockKernels.dot for tiles of IQ4XS and 4 rows of x.
+//
+//go:noescape
+func dotIQ4XSx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x1AVX2 is blockKernels.dot for tiles of MXFP4 and 1 rows of x.
+//
+//go:noescape
+func dotMXFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx1AVX2 is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVX2 is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVX2 is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVX2 is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedNibblesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 15.
+//
+//go:noescape
+func dotExpandedNibblesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPairsx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 3.
+//
+//go:noescape
+func dotExpandedPairsx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedThreesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 7.
+//
+//go:noescape
+func dotExpandedThreesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedTablex6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedTablex6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ41x1AVXVNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
+//
+//go:noescape
+func dotQ41x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ50x1AVXVNNI is blockKernels.dot for tiles of Q50 and 1 rows of x.
+//
+//go:noescape
+func dotQ50x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ51x1AVXVNNI is blockKernels.dot for tiles of Q51 and 1 rows of x.
+//
+//go:noescape
+func dotQ51x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ2Kx1AVXVNNI is blockKernels.dot for tiles of Q2K and 1 rows of x.
+//
+//go:noescape
+func dotQ2Kx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ3Kx1AVXVNNI is blockKernels.dot for tiles of Q3K and 1 rows of x.
+//
+//go:noescape
+func dotQ3Kx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx1AVXVNNI is blockKernels.dot for tiles of Q4K and 1 rows of x.
+//
+//go:noescape
+func dotQ4Kx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx2AVXVNNI is blockKernels.dot for tiles of Q4K and 2 rows of x.
+//
+//go:noescape
+func dotQ4Kx2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx3AVXVNNI is blockKernels.dot for tiles of Q4K and 3 rows of x.
+//
+//go:noescape
+func dotQ4Kx3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Kx4AVXVNNI is blockKernels.dot for tiles of Q4K and 4 rows of x.
+//
+//go:noescape
+func dotQ4Kx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx1AVXVNNI is blockKernels.dot for tiles of Q5K and 1 rows of x.
+//
+//go:noescape
+func dotQ5Kx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx2AVXVNNI is blockKernels.dot for tiles of Q5K and 2 rows of x.
+//
+//go:noescape
+func dotQ5Kx2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx3AVXVNNI is blockKernels.dot for tiles of Q5K and 3 rows of x.
+//
+//go:noescape
+func dotQ5Kx3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ5Kx4AVXVNNI is blockKernels.dot for tiles of Q5K and 4 rows of x.
+//
+//go:noescape
+func dotQ5Kx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx1AVXVNNI is blockKernels.dot for tiles of Q6K and 1 rows of x.
+//
+//go:noescape
+func dotQ6Kx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx2AVXVNNI is blockKernels.dot for tiles of Q6K and 2 rows of x.
+//
+//go:noescape
+func dotQ6Kx2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx3AVXVNNI is blockKernels.dot for tiles of Q6K and 3 rows of x.
+//
+//go:noescape
+func dotQ6Kx3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ6Kx4AVXVNNI is blockKernels.dot for tiles of Q6K and 4 rows of x.
+//
+//go:noescape
+func dotQ6Kx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4NLx1AVXVNNI is blockKernels.dot for tiles of IQ4NL and 1 rows of x.
+//
+//go:noescape
+func dotIQ4NLx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx1AVXVNNI is blockKernels.dot for tiles of IQ4XS and 1 rows of x.
+//
+//go:noescape
+func dotIQ4XSx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx2AVXVNNI is blockKernels.dot for tiles of IQ4XS and 2 rows of x.
+//
+//go:noescape
+func dotIQ4XSx2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx3AVXVNNI is blockKernels.dot for tiles of IQ4XS and 3 rows of x.
+//
+//go:noescape
+func dotIQ4XSx3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotIQ4XSx4AVXVNNI is blockKernels.dot for tiles of IQ4XS and 4 rows of x.
+//
+//go:noescape
+func dotIQ4XSx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x1AVXVNNI is blockKernels.dot for tiles of MXFP4 and 1 rows of x.
+//
+//go:noescape
+func dotMXFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx1AVXVNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVXVNNI is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVXVNNI is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVXVNNI is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx1AVXVNNI is blockKernels.dot for tiles of I8Z and 1 rows of x.
+//
+//go:noescape
+func dotI8Zx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// roundSumsAVX2 is blockKernels.round for whole groups.
+//
+//go:noescape
+func roundSumsAVX2(dst []byte, x []float32)
+
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
 	F16:  {nil, mulF16x1AVX512, mulF16x2AVX512, mulF16x3AVX512, mulF16x4AVX512, mulF16x5AVX512, mulF16x6AVX512, mulF16x7AVX512, mulF16x8AVX512, mulF16x9AVX512, mulF16x10AVX512, mulF16x11AVX512, mulF16x12AVX512},
 	BF16: {nil, mulBF16x1AVX512, mulBF16x2AVX512, mulBF16x3AVX512, mulBF16x4AVX512, mulBF16x5AVX512, mulBF16x6AVX512, mulBF16x7AVX512, mulBF16x8AVX512, mulBF16x9AVX512, mulBF16x10AVX512, mulBF16x11AVX512, mulBF16x12AVX512},
 }
+
+var mulFP8AVX512 = []mulFunc{nil, mulFP8x1AVX512, mulFP8x2AVX512, mulFP8x3AVX512, mulFP8x4AVX512, mulFP8x5AVX512, mulFP8x6AVX512, mulFP8x7AVX512, mulFP8x8AVX512, mulFP8x9AVX512, mulFP8x10AVX512, mulFP8x11AVX512, mulFP8x12AVX512}
 
 var dotsF32AVX512 = dotKernels{
 	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
@@ -3252,6 +4289,8 @@ var widenAVX512 = [lastBlocks + 1]unitFunc{
 	IQ4NL: widenIQ4NLAVX512,
 	IQ4XS: widenIQ4XSAVX512,
 	MXFP4: widenMXFP4AVX512,
+	I4Z:   widenI4ZAVX512,
+	I8Z:   widenI8ZAVX512,
 }
 
 var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
@@ -3266,6 +4305,8 @@ var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVX512VNNI, dotI4Zx2AVX512VNNI, dotI4Zx3AVX512VNNI, dotI4Zx4AVX512VNNI, dotI4Zx5AVX512VNNI, dotI4Zx6AVX512VNNI, dotI4Zx7AVX512VNNI, dotI4Zx8AVX512VNNI, dotI4Zx9AVX512VNNI, dotI4Zx10AVX512VNNI, dotI4Zx11AVX512VNNI, dotI4Zx12AVX512VNNI},
+	I8Z - firstBlocks:   {nil, dotI8Zx1AVX512VNNI, dotI8Zx2AVX512VNNI, dotI8Zx3AVX512VNNI, dotI8Zx4AVX512VNNI, dotI8Zx5AVX512VNNI, dotI8Zx6AVX512VNNI, dotI8Zx7AVX512VNNI, dotI8Zx8AVX512VNNI, dotI8Zx9AVX512VNNI, dotI8Zx10AVX512VNNI, dotI8Zx11AVX512VNNI, dotI8Zx12AVX512VNNI},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -3273,6 +4314,8 @@ var mulAVX2 = [BF16 + 1][]mulFunc{
 	F16:  {nil, mulF16x1AVX2, mulF16x2AVX2, mulF16x3AVX2},
 	BF16: {nil, mulBF16x1AVX2, mulBF16x2AVX2, mulBF16x3AVX2},
 }
+
+var mulFP8AVX2 = []mulFunc{nil, mulFP8x1AVX2, mulFP8x2AVX2}
 
 var dotsF32AVX2 = dotKernels{
 	tiles:  []int{0, 1, 1, 1, 1, 1, 1},
@@ -3321,4 +4364,100 @@ var dotAVX2 = [W8A8 + 1][]dotFunc{
 	Q8:   {nil, dotQ8x1AVX2, dotQ8x2AVX2, dotQ8x3AVX2, dotQ8x4AVX2},
 	Q4:   {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
 	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
+}
+
+var widenAVX2 = [lastBlocks + 1]unitFunc{
+	Q8:    widenQ8AVX2,
+	Q4:    widenQ4AVX2,
+	Q41:   widenQ41AVX2,
+	Q50:   widenQ50AVX2,
+	Q51:   widenQ51AVX2,
+	Q2K:   widenQ2KAVX2,
+	Q3K:   widenQ3KAVX2,
+	Q4K:   widenQ4KAVX2,
+	Q5K:   widenQ5KAVX2,
+	Q6K:   widenQ6KAVX2,
+	IQ4NL: widenIQ4NLAVX2,
+	IQ4XS: widenIQ4XSAVX2,
+	MXFP4: widenMXFP4AVX2,
+	I4Z:   widenI4ZAVX2,
+	I8Z:   widenI8ZAVX2,
+}
+
+var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
+	Q41 - firstBlocks:   {nil, dotQ41x1AVX2},
+	Q50 - firstBlocks:   {nil, dotQ50x1AVX2},
+	Q51 - firstBlocks:   {nil, dotQ51x1AVX2},
+	Q2K - firstBlocks:   {nil, dotQ2Kx1AVX2},
+	Q3K - firstBlocks:   {nil, dotQ3Kx1AVX2},
+	Q4K - firstBlocks:   {nil, dotQ4Kx1AVX2, dotQ4Kx2AVX2, dotQ4Kx3AVX2, dotQ4Kx4AVX2},
+	Q5K - firstBlocks:   {nil, dotQ5Kx1AVX2, dotQ5Kx2AVX2, dotQ5Kx3AVX2, dotQ5Kx4AVX2},
+	Q6K - firstBlocks:   {nil, dotQ6Kx1AVX2, dotQ6Kx2AVX2, dotQ6Kx3AVX2, dotQ6Kx4AVX2},
+	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX2},
+	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
+	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX2},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVX2, dotI4Zx2AVX2, dotI4Zx3AVX2, dotI4Zx4AVX2},
+}
+
+var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
+	Q41 - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+	Q50 - firstBlocks:   {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	Q51 - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
+	Q2K - firstBlocks:   {nil, dotExpandedPairsx1AVX2, dotExpandedPairsx2AVX2, dotExpandedPairsx3AVX2, dotExpandedPairsx4AVX2, dotExpandedPairsx5AVX2, dotExpandedPairsx6AVX2},
+	Q3K - firstBlocks:   {nil, dotExpandedThreesx1AVX2, dotExpandedThreesx2AVX2, dotExpandedThreesx3AVX2, dotExpandedThreesx4AVX2, dotExpandedThreesx5AVX2, dotExpandedThreesx6AVX2},
+	Q4K - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+	Q5K - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
+	Q6K - firstBlocks:   {nil, dotExpandedSixesx1AVX2, dotExpandedSixesx2AVX2, dotExpandedSixesx3AVX2, dotExpandedSixesx4AVX2},
+	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
+	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
+	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+}
+
+var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
+	Q41 - firstBlocks:   {nil, dotQ41x1AVXVNNI},
+	Q50 - firstBlocks:   {nil, dotQ50x1AVXVNNI},
+	Q51 - firstBlocks:   {nil, dotQ51x1AVXVNNI},
+	Q2K - firstBlocks:   {nil, dotQ2Kx1AVXVNNI},
+	Q3K - firstBlocks:   {nil, dotQ3Kx1AVXVNNI},
+	Q4K - firstBlocks:   {nil, dotQ4Kx1AVXVNNI, dotQ4Kx2AVXVNNI, dotQ4Kx3AVXVNNI, dotQ4Kx4AVXVNNI},
+	Q5K - firstBlocks:   {nil, dotQ5Kx1AVXVNNI, dotQ5Kx2AVXVNNI, dotQ5Kx3AVXVNNI, dotQ5Kx4AVXVNNI},
+	Q6K - firstBlocks:   {nil, dotQ6Kx1AVXVNNI, dotQ6Kx2AVXVNNI, dotQ6Kx3AVXVNNI, dotQ6Kx4AVXVNNI},
+	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVXVNNI},
+	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVXVNNI, dotIQ4XSx2AVXVNNI, dotIQ4XSx3AVXVNNI, dotIQ4XSx4AVXVNNI},
+	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVXVNNI},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVXVNNI, dotI4Zx2AVXVNNI, dotI4Zx3AVXVNNI, dotI4Zx4AVXVNNI},
+	I8Z - firstBlocks:   {nil, dotI8Zx1AVXVNNI},
+}
+
+var dotExpandedAVXVNNI = [lastBlocks - firstBlocks + 1][]expandedFunc{
+	Q41 - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	Q50 - firstBlocks:   {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	Q51 - firstBlocks:   {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
+	Q2K - firstBlocks:   {nil, dotExpandedPairsx1AVXVNNI, dotExpandedPairsx2AVXVNNI, dotExpandedPairsx3AVXVNNI, dotExpandedPairsx4AVXVNNI, dotExpandedPairsx5AVXVNNI, dotExpandedPairsx6AVXVNNI},
+	Q3K - firstBlocks:   {nil, dotExpandedThreesx1AVXVNNI, dotExpandedThreesx2AVXVNNI, dotExpandedThreesx3AVXVNNI, dotExpandedThreesx4AVXVNNI, dotExpandedThreesx5AVXVNNI, dotExpandedThreesx6AVXVNNI},
+	Q4K - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	Q5K - firstBlocks:   {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
+	Q6K - firstBlocks:   {nil, dotExpandedSixesx1AVXVNNI, dotExpandedSixesx2AVXVNNI, dotExpandedSixesx3AVXVNNI, dotExpandedSixesx4AVXVNNI, dotExpandedSixesx5AVXVNNI, dotExpandedSixesx6AVXVNNI},
+	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
+	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
+	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	I8Z - firstBlocks:   {nil, dotExpandedBytesx1AVXVNNI, dotExpandedBytesx2AVXVNNI, dotExpandedBytesx3AVXVNNI, dotExpandedBytesx4AVXVNNI, dotExpandedBytesx5AVXVNNI, dotExpandedBytesx6AVXVNNI},
+}
+
+var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
+	Q41 - firstBlocks:   expandQ41AVX2,
+	Q50 - firstBlocks:   expandQ50AVX2,
+	Q51 - firstBlocks:   expandQ51AVX2,
+	Q2K - firstBlocks:   expandQ2KAVX2,
+	Q3K - firstBlocks:   expandQ3KAVX2,
+	Q4K - firstBlocks:   expandQ4KAVX2,
+	Q5K - firstBlocks:   expandQ5KAVX2,
+	Q6K - firstBlocks:   expandQ6KAVX2,
+	IQ4NL - firstBlocks: expandIQ4NLAVX2,
+	IQ4XS - firstBlocks: expandIQ4XSAVX2,
+	MXFP4 - firstBlocks: expandMXFP4AVX2,
+	I4Z - firstBlocks:   expandI4ZAVX2,
+	I8Z - firstBlocks:   expandI8ZAVX2,
 }

@@ -142,7 +142,7 @@ func (d *Device) partsOf(m model.Matrix) []matrix {
 		f := d.storedAs(t)
 		if len(parts) == 0 || parts[len(parts)-1].format != f {
 			w := matrix{k: t.Shape[1], first: first, format: f, tile: f.tileBytes(t.Shape[1])}
-			w.exact = d.cfg.WeightType == F32 && f != F32
+			w.exact = d.cfg.WeightType == F32 && f != F32 && f != FP8
 			parts = append(parts, w)
 		}
 		parts[len(parts)-1].n += t.Shape[0]
@@ -190,7 +190,10 @@ func (d *Device) fill(w *matrix, rows []weights.Tensor) error {
 		key = d.tileKey(w, rows)
 	}
 	if !cached || !d.restore(w, key) {
-		j := &packJob{w: w, rows: rows}
+		j := &packJob{w: w, rows: rows, kept: true}
+		for i := range rows { // storedAs has asked this, but where the format is the configuration's
+			j.kept = j.kept && (d.cfg.WeightType == Auto || w.exact || w.format.holds(&rows[i]))
+		}
 		d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
 		if err := j.bad.take(); err != nil {
 			return err
@@ -216,7 +219,11 @@ func (d *Device) storedAs(t *weights.Tensor) Format {
 		}
 		return as
 	}
-	if f := tilesOf(t); f != Auto && d.impl.multiplies(f) {
+	f := tilesOf(t)
+	if t.Packed != nil && d.team != nil {
+		f = d.packedAs(t)
+	}
+	if f != Auto && d.impl.multiplies(f) {
 		return f
 	}
 	return F32
@@ -231,7 +238,7 @@ func (im *impl) multiplies(f Format) bool {
 // tilesOf is the format of tiles that keep the codes of t, Auto if there is none.
 func tilesOf(t *weights.Tensor) Format {
 	if t.Packed != nil {
-		return Auto
+		return packedFormat(t)
 	}
 	return blockFormatOf(t.DType)
 }
@@ -244,6 +251,7 @@ const packColumns = 512
 type packJob struct {
 	w    *matrix
 	rows []weights.Tensor
+	kept bool // codes that the format has are kept, and not rounded once more
 	bad  oneError
 }
 
@@ -314,9 +322,7 @@ func (j *packJob) packTile(chunk int) (err error) {
 			if from[r] == nil {
 				continue
 			}
-			if bad, ok := packWhole(tile, r, from[r], row[r], w.k); !ok {
-				j.bad.set(&badWeight{from[r].Name, bad, w.format})
-			}
+			j.packWhole(tile, r, from[r], row[r])
 		}
 		return nil
 	}
@@ -330,11 +336,24 @@ func (j *packJob) packTile(chunk int) (err error) {
 	return nil
 }
 
+// packWhole stores row i of t as row r of a tile of W8A8.
+func (j *packJob) packWhole(tile []byte, r int, t *weights.Tensor, i int) {
+	if j.kept && tilesOf(t) == W8A8 {
+		if !repackWhole(tile, r, t, i) {
+			j.bad.set(damaged(t, i, 0, min(packColumns, j.w.k)))
+		}
+		return
+	}
+	if bad, ok := packWhole(tile, r, t, i, j.w.k); !ok {
+		j.bad.set(&badWeight{t.Name, bad, j.w.format})
+	}
+}
+
 // pack stores columns [k0, k1) of row i of t as row r of the tile; k0 is a
 // multiple of packColumns.
 func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) {
 	f := j.w.format
-	if tilesOf(t) == f {
+	if j.kept && (tilesOf(t) == f || t.Packed != nil && f == withZeros(t)) {
 		if !f.repack(tile, r, t, i, k0, k1) {
 			j.bad.set(damaged(t, i, k0, k1))
 		}

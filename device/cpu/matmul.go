@@ -80,7 +80,7 @@ func (d *Device) multiply(y view, m *matrix, x view, from, n int) {
 	j.y, j.m, j.x, j.n = y, m, x, n
 	j.drafts = y.data == nil
 	j.x.data = x.data[from*x.stride:]
-	j.way = d.impl.way(m)
+	j.way = d.impl.way(m, n)
 	if j.way != byMul && j.way != byWidened {
 		j.q, j.ldq = d.input.data[from*d.input.stride:], d.input.stride
 	} else {

@@ -178,6 +178,9 @@ const maxExponent = 252
 // repack stores columns [k0, k1) of row i of t as row r of the tile. It reports false if a
 // scale is infinite or NaN.
 func (f Format) repack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) bool {
+	if t.Packed != nil {
+		return f.repackPacked(tile, r, t, i, k0, k1)
+	}
 	src := t.Data[t.StoredRow(i)*t.DType.RowBytes(t.Shape[1]):]
 	s := f.blocks()
 	for b := k0 / blockColumns; b*blockColumns < k1; b++ {
@@ -217,6 +220,10 @@ func (s *blockSpec) put(tile []byte, b, r int, w *rawBlock) {
 	switch s.source {
 	case exponents:
 		unit[b*rowsPerTile+r] = uint8(w.scale)
+	case zeroPoints:
+		block := unit[b*zeroRows:][:zeroRows]
+		binary.LittleEndian.PutUint16(block[2*r:], w.scale)
+		block[2*rowsPerTile+r] = w.minFactors[0]
 	case halfFloats:
 		float(b, w.scale)
 		if s.mins() {

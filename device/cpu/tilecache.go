@@ -27,7 +27,7 @@ const tileLayout = 1
 
 // cached reports whether w's tiles are worth keeping: numbers that are only moved are packed as fast
 // as a file is read.
-func (d *Device) cached(w *matrix) bool { return d.cfg.Tiles != nil && w.format.quantized() }
+func (d *Device) cached(w *matrix) bool { return d.cfg.Tiles != nil && w.format >= Q8 }
 
 // tileKey is the key of w, which consists of these tensors.
 func (d *Device) tileKey(w *matrix, rows []weights.Tensor) string {

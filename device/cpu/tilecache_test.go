@@ -129,8 +129,19 @@ func TestTileLayoutNumber(t *testing.T) {
 	}
 	for i := range blockSpecs {
 		d := blockSpecs[i].dtype
+		if d == weights.Invalid {
+			continue // below
+		}
 		m := model.Matrix{Use: model.Linear, Rows: []weights.Tensor{blockTensor(uint64(i), d, 20, 512)}}
 		sums = append(sums, sumOf(d.String(), loadWith(t, nil, Auto, "generic", m)))
+	}
+	seen := map[Format]bool{}
+	for _, c := range packedCases {
+		if !seen[c.as] && c.as != F32 {
+			seen[c.as] = true
+			m := model.Matrix{Use: model.Linear, Rows: []weights.Tensor{c.tensor(newRand(9), 20, 512)}}
+			sums = append(sums, sumOf(c.name, loadWith(t, nil, Auto, "generic", m)))
+		}
 	}
 	got := strings.Join(sums, "\n")
 	if tileLayout != layout || got != tileSums {
@@ -156,4 +167,11 @@ Q5_K 97ffbaac
 Q6_K 3e5f6217
 IQ4_NL 3440565d
 IQ4_XS 1fefae76
-MXFP4 3c78fc16`
+MXFP4 3c78fc16
+int4 1d13ae92
+int4 of GPTQ that wrongly says that it is symmetric f66bd364
+int6 with zero points 4a552df7
+int8 with a scale for each row ee6b6db9
+E2M1 with powers of two 46e1ac9d
+FP8 with a scale for each row 185b99f1
+int8 of GPTQ with zero points 5faff7c2`

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"unsafe"
 )
 
@@ -15,16 +16,17 @@ const (
 	byWidened             // tiles of blocks as float32, then impl.mul
 )
 
-// way is how m is multiplied.
-func (im *impl) way(m *matrix) way {
+// way is how m is multiplied with n rows. It changes no bit of the result, but for byWidened,
+// which the configuration asks for.
+func (im *impl) way(m *matrix, n int) way {
 	switch {
 	case m.exact:
 		return byWidened
-	case m.format.blocks() != nil && im.blocks.dot[m.format-firstBlocks] != nil:
+	case m.format.blocks() != nil && (n <= im.most(byBlocks, m.format) || im.most(byExpanded, m.format) < 0):
 		return byBlocks
 	case m.format.blocks() != nil:
 		return byExpanded
-	case im.dot[m.format] != nil:
+	case m.format != FP8 && im.dot[m.format] != nil:
 		return byDot
 	}
 	return byMul
@@ -39,6 +41,8 @@ func (im *impl) most(w way, f Format) int {
 		return len(im.blocks.dot[f-firstBlocks]) - 1
 	case byExpanded:
 		return len(im.blocks.dotExpanded[f-firstBlocks]) - 1
+	case byMul:
+		return len(im.products(f)) - 1
 	}
 	return len(im.mul[F32]) - 1
 }
@@ -57,6 +61,9 @@ func (f Format) expandable() *blockSpec {
 // expectBlocks takes memory for tiles of w that are expanded or widened.
 func (d *Device) expectBlocks(w *matrix) error {
 	s := w.format.expandable()
+	if w.format == W8A8 {
+		s = &q8Blocks // which are as wide
+	}
 	if s == nil || !d.planned {
 		return nil
 	}
@@ -64,7 +71,7 @@ func (d *Device) expectBlocks(w *matrix) error {
 	for i := range d.scratch {
 		sc := &d.scratch[i]
 		var err error
-		switch d.impl.way(w) {
+		switch d.impl.way(w, math.MaxInt) {
 		case byExpanded:
 			err = d.grow(&sc.blocks, blocks*s.kind.size())
 		case byWidened:
@@ -94,6 +101,10 @@ func (j *productJob) unpack(sc *scratch, tile int) {
 	}
 	m := j.m
 	s, data := m.format.expandable(), m.data[tile*m.tile:][:m.tile]
+	if m.format == W8A8 {
+		widenWhole(sc.wide, data, groups(m.k))
+		return
+	}
 	units := s.units(m.k)
 	k := &j.d.impl.blocks
 	if j.way == byExpanded {
@@ -115,7 +126,7 @@ func (j *productJob) call(sc *scratch, offs, ahead []int, r0, r1 int, out []floa
 			im.mul[F32][r1-r0](sc.wide, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
 			return
 		}
-		im.mul[f][r1-r0](m.data, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
+		im.products(f)[r1-r0](m.data, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
 		return
 	}
 	n := f.steps(m.k)

@@ -26,6 +26,7 @@ const (
 	exponents  = "exponents"
 	factors    = "factors"
 	nibbles    = "nibbles"
+	zeroPoints = "zeroPoints"
 )
 
 var blockFormats = []*blockFormat{
@@ -40,16 +41,22 @@ var blockFormats = []*blockFormat{
 	{"IQ4NL", false, false, 2, halfFloats, 4, 0, 0, "iq4"},
 	{"IQ4XS", false, false, 8, factors, 4, 0, 0, "iq4"},
 	{"MXFP4", false, false, 2, exponents, 4, 0, 0, "mxfp4"},
+	{"I4Z", false, true, 4, zeroPoints, 4, 0, 0, ""},
+	{"I8Z", false, true, 4, zeroPoints, 8, 0, 0, ""},
 }
 
-// What the codes of a table stand for, plus 128 (blocks.go, valuesIQ4 and valuesMXFP4).
+// What the codes of a table stand for, plus an offset (blocks.go, valuesIQ4 and valuesMXFP4).
 var codeTables = []struct {
 	name   string
+	offset int
 	values [16]int
 }{
-	{"iq4", [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}},
-	{"mxfp4", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}},
+	{"iq4", 128, [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}},
+	{"mxfp4", 128, valuesMXFP4},
+	{"mxfp4by16", 16, valuesMXFP4},
 }
+
+var valuesMXFP4 = [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
 // Places in a group of activations, and sizes, as in blocks.go.
 const (
@@ -82,19 +89,27 @@ func (f *blockFormat) factorsAt() int {
 
 // perBlock is what a block adds to the place of scales in the header.
 func (f *blockFormat) perBlock() int {
-	if f.source == halfFloats {
+	switch f.source {
+	case halfFloats:
 		return 2 * tileRows
+	case zeroPoints: // and a byte for each
+		return 3 * tileRows
 	}
 	return tileRows * f.parts()
 }
 
 // minsAt is how far minimums, or their factors, are after the scales.
-func (f *blockFormat) minsAt() int { return f.unit * f.perBlock() }
+func (f *blockFormat) minsAt() int {
+	if f.source == zeroPoints {
+		return 2 * tileRows
+	}
+	return f.unit * f.perBlock()
+}
 
 // head is the size of a header.
 func (f *blockFormat) head() int {
 	size := f.unit * f.perBlock()
-	if f.mins && f.source != nibbles {
+	if f.mins && f.source != nibbles && f.source != zeroPoints {
 		size *= 2
 	}
 	if f.source == factors || f.source == nibbles {
@@ -158,10 +173,13 @@ func (g *gen) blockConstants() {
 		g.fill(t.name, func(i int) uint32 {
 			v := uint32(0)
 			for c := range 4 {
-				v |= uint32(uint8(t.values[i%4*4+c]+128)) << (8 * c)
+				v |= uint32(uint8(t.values[i%4*4+c]+t.offset)) << (8 * c)
 			}
 			return v
 		})
+	}
+	if g.isa == avx2 { // as in dotConstants
+		g.fill("unpack", func(i int) uint32 { return []uint32{0, 4, 1, 5, 2, 6, 3, 7}[i] })
 	}
 }
 
@@ -278,7 +296,7 @@ func (k *blockReader) unit(from string) {
 func (k *blockReader) scale(dst vec, p, part int) {
 	f := k.f
 	switch f.source {
-	case halfFloats:
+	case halfFloats, zeroPoints:
 		k.op("VCVTPH2PS", at(part*k.lanes*2, k.header), dst)
 		if f.shift > 0 {
 			k.op("VMULPS", k.operand(fmt.Sprint("shift", f.shift)), dst, dst)
@@ -313,6 +331,13 @@ func (k *blockReader) minimum(dst vec, p, part int) {
 	switch k.f.source {
 	case halfFloats:
 		k.op("VCVTPH2PS", at(k.f.minsAt()+part*k.lanes*2, k.header), dst)
+		return
+	case zeroPoints:
+		k.op("VPMOVZXBD", at(k.f.minsAt()+part*k.lanes, k.header), dst)
+		k.op("VCVTDQ2PS", dst, dst)
+		k.op("VCVTPH2PS", at(part*k.lanes*2, k.header), k.t)
+		k.op("VMULPS", k.t, dst, dst)
+		k.op("VMULPS", k.operand("minus"), dst, dst)
 		return
 	case nibbles:
 		k.op("VPMOVZXBD", at(p*tileRows+part*k.lanes, k.header), dst)
@@ -386,11 +411,12 @@ func (k *blockReader) place(from, dst vec, is, to int) vec {
 
 // blocks writes the kernels of an isa for all formats of blocks.
 func (g *gen) blocks() {
-	if g.isa != avx512 {
-		return
-	}
 	g.widenTiles()
-	g.blockDots()
+	if g.isa == avx512 {
+		g.blockDots()
+	} else {
+		g.vexBlocks()
+	}
 	g.roundSums()
 }
 
