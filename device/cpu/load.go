@@ -450,7 +450,7 @@ func (d *Device) loadEmbedding(m model.Matrix) (embedding, error) {
 	e := embedding{parts: m.Rows}
 	e.rows, e.width = m.Size()
 	for i, t := range m.Rows {
-		if d.packed[unsafe.SliceData(t.Data)] {
+		if d.packed[unsafe.SliceData(t.Data)] || d.knownFinite(&t) {
 			continue
 		}
 		j, pieces := &checkJob{table: m.Rows[i : i+1]}, (len(t.Data)+checkBytes-1)/checkBytes
@@ -461,6 +461,7 @@ func (d *Device) loadEmbedding(m model.Matrix) (embedding, error) {
 		if err := j.bad.take(); err != nil {
 			return e, err
 		}
+		d.keepFinite(&t)
 	}
 	return e, nil
 }

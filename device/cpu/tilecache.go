@@ -64,3 +64,30 @@ func (d *Device) restore(w *matrix, key string) bool {
 	}
 	return true
 }
+
+// finiteKey is the key of a byte that says that all numbers of a table are finite. To find that out takes
+// as long as to widen all of them, where they are stored in blocks.
+func finiteKey(t *weights.Tensor) string { return "finite " + t.Name + " " + t.TypeName() }
+
+// checkedFinite is that byte.
+var checkedFinite = []byte{1}
+
+// knownFinite reports whether an earlier start has found the numbers of a table finite.
+func (d *Device) knownFinite(t *weights.Tensor) bool {
+	if d.cfg.Tiles == nil || asNumbers(t) {
+		return false
+	}
+	read, b := d.cfg.Tiles.Find(finiteKey(t), 1, 1), []byte{0}
+	if read == nil || !read(0, b) || b[0] != checkedFinite[0] {
+		return false
+	}
+	d.keepFinite(t)
+	return true
+}
+
+// keepFinite keeps for the next start that the numbers of a table are finite.
+func (d *Device) keepFinite(t *weights.Tensor) {
+	if d.cfg.Tiles != nil && !asNumbers(t) {
+		d.cfg.Tiles.Keep(finiteKey(t), 1, checkedFinite)
+	}
+}

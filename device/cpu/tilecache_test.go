@@ -107,6 +107,43 @@ func TestTilesFromCache(t *testing.T) {
 	}
 }
 
+// TestTableFromCache: a table of blocks is looked through once, and again if the cache is damaged; plain
+// numbers are each time.
+func TestTableFromCache(t *testing.T) {
+	plain, blocks := tensor(newRand(1), weights.BF16, 0.1, 10, 512), blockTensor(3, weights.Q4_0, 10, 512)
+	bad := blockTensor(3, weights.Q4_0, 10, 512)
+	bad.Data[0], bad.Data[1] = 0, 0x7c // an infinite scale
+	load := func(c *memoryTiles, table weights.Tensor) error {
+		d, err := Open(Config{Threads: 2, KVType: BF16, Tiles: c, Pin: PinNone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		_, err = d.Load(model.Matrix{Use: model.Embedding, Rows: []weights.Tensor{table}})
+		return err
+	}
+	c := &memoryTiles{kept: map[string][]byte{}, broken: map[string]bool{}}
+	if err := load(c, plain); err != nil || len(c.kept) != 0 {
+		t.Errorf("%d keys for plain numbers, %v", len(c.kept), err)
+	}
+	if err := load(c, bad); err == nil || len(c.kept) != 0 {
+		t.Errorf("%d keys for an infinity, %v", len(c.kept), err)
+	}
+	if err := load(c, blocks); err != nil || len(c.kept) != 1 || c.read != 0 {
+		t.Errorf("%d keys, %v", len(c.kept), err)
+	}
+	// The cache is of these very bytes, so they are not looked at again.
+	if err := load(c, bad); err != nil || c.read != 1 {
+		t.Errorf("%d pieces read, %v", c.read, err)
+	}
+	for key := range c.kept {
+		c.broken[key] = true
+	}
+	if err := load(c, bad); err == nil {
+		t.Error("a damaged cache is believed")
+	}
+}
+
 // blockTensor is a matrix of a type of blocks, of which all bytes are small and so are numbers.
 func blockTensor(seed uint64, d weights.DType, rows, columns int) weights.Tensor {
 	t := weights.Tensor{Name: d.String(), DType: d, Shape: []int{rows, columns}, Data: make([]byte, rows*d.RowBytes(columns))}
