@@ -114,17 +114,25 @@ var packedCases = []packedCase{
 	{"int4 with another zero point", weights.RowWords, 4, 0, weights.F16, false, 7, I4Z, nil},
 	{"int8 of GPTQ with zero points", weights.ColumnWords, 8, 32, weights.F16, true, 1, I8Z, nil},
 	{"int8 with short scales and zero points", weights.RowCodes, 8, 0, weights.BF16, true, 0, I8Z, nil},
+	{"columns out of order", weights.ColumnWords, 4, 32, weights.F16, false, 8, Q4, outOfOrder},
+	{"columns out of order with zero points", weights.ColumnWords, 4, 64, weights.F16, true, 1, I4Z, outOfOrder},
 	// No tiles hold these.
 	{"FP8 in short groups", weights.RowCodes, 8, 32, weights.F32, false, 0, F32, asFP8},
 	{"int4 in short groups", weights.RowWords, 4, 16, weights.F16, false, 8, F32, nil},
 	{"int8 with zero points", weights.RowCodes, 8, 0, weights.F32, true, 0, F32, nil},
 	{"int4 with long scales", weights.RowWords, 4, 32, weights.F32, false, 8, F32, nil},
 	{"int4 with scales beyond float16", weights.RowWords, 4, 32, weights.BF16, false, 8, F32, func(t *weights.Tensor) { t.Packed.Scales.Data[21] = 0x20 }},
-	{"columns out of order", weights.ColumnWords, 4, 32, weights.F16, false, 8, F32, func(t *weights.Tensor) {
-		for k := range t.Shape[1] {
-			t.Packed.Order = append(t.Packed.Order, int32(k%t.Groups()))
-		}
+	{"columns in uneven groups", weights.ColumnWords, 4, 32, weights.F16, false, 8, F32, func(t *weights.Tensor) {
+		outOfOrder(t)
+		t.Packed.Order[1] = t.Packed.Order[0]
 	}},
+}
+
+// outOfOrder puts the columns of t into groups as GPTQ's desc_act does.
+func outOfOrder(t *weights.Tensor) {
+	for k := range t.Shape[1] {
+		t.Packed.Order = append(t.Packed.Order, int32(k*7%t.Shape[1])%int32(t.Groups()))
+	}
 }
 
 // asFP8 makes the codes of t E4M3, without a NaN.
@@ -201,6 +209,13 @@ func packedTileRow(m *matrix, i int) []float32 {
 			s.expand(&e, tile, c/blockColumns)
 			e.widen(s, v[c:c+blockColumns], i%rowsPerTile)
 		}
+	}
+	if m.order != nil {
+		inOrder := make([]float32, m.k)
+		for j, k := range m.order {
+			inOrder[k] = v[j]
+		}
+		return inOrder
 	}
 	return v[:m.k]
 }
