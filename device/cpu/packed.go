@@ -17,6 +17,7 @@ import (
 //	I8Z    the same with 8 bits
 //	W8A8   int8 with one float32 scale for each row
 //	MXFP4  E2M1 with powers of two for 32 columns
+//	NVFP4  E2M1 with scales for 16 columns, which are E4M3 times a number of the tensor
 //	FP8    E4M3 with scales of any type for rows or blocks of a multiple of 64 columns
 //
 // Which one it is to be is decided by what the header and the config of a checkpoint say, so
@@ -41,7 +42,7 @@ func packedFormat(t *weights.Tensor) Format {
 		if p.Scales.DType == weights.F8E8M0 && p.GroupColumns == blockColumns && p.Global == 0 {
 			return MXFP4
 		}
-		return Auto
+		return nvfp4Format(t)
 	}
 	if t.DType != weights.I8 && t.DType != weights.I32 || p.Global != 0 {
 		return Auto
@@ -90,6 +91,9 @@ func (f Format) holds(t *weights.Tensor) bool {
 	p := t.Packed
 	if p == nil || f == MXFP4 || f == FP8 {
 		return true
+	}
+	if f == NVFP4 {
+		return holdsMantissas(t)
 	}
 	if p.Scales.DType == weights.BF16 && f != W8A8 {
 		for s := p.Scales.Data; len(s) > 0; s = s[2:] {
@@ -194,6 +198,8 @@ type packedRow struct {
 	group int     // whose scale and zero point these are; -1: none yet
 	scale float32
 	zero  int32
+
+	mantissas *[16]float32 // of NVFP4
 }
 
 // block has the differences of columns [k0, k0+len(dst)) from their zero point, plus an offset,
@@ -268,6 +274,9 @@ func (f Format) repackBlocks(tile []byte, r int, p *packedRow, k0, k1 int) bool 
 			if w.scale > maxExponent {
 				return false
 			}
+		case NVFP4:
+			t.Codes(b[:n], i, k0)
+			p.halves(&w, 2*at)
 		case I4Z, I8Z:
 			p.codes(b[:n], k0)
 			w.scale, w.minFactors[0] = toF16(p.scale), uint8(p.zero)
