@@ -73,8 +73,8 @@
 // keys like this, too.
 //
 // The tier avx2 has no instruction that adds up four products. It multiplies six rows or more
-// with Q8 by Winograd's inner product, which has half of the multiplications (pairs.go); the
-// integers are the same.
+// with Q8, and twelve with types of blocks of eight bits, by Winograd's inner product, which has
+// half of the multiplications (pairs.go); the integers are the same.
 //
 // # Tiles
 //

@@ -3434,6 +3434,16 @@ func expandPairsAVX2(dst, groups []byte, n int)
 //go:noescape
 func pairRowAVX2(dst, row []byte, n int) uint32
 
+// expandPairsBlocksAVX2 is pairKernels.expandBlocks.
+//
+//go:noescape
+func expandPairsBlocksAVX2(dst, groups []byte, n int)
+
+// pairRowBlocksAVX2 is pairKernels.roundBlocks.
+//
+//go:noescape
+func pairRowBlocksAVX2(dst, row []byte, n int) uint32
+
 // dotPairsx1AVX2 is pairKernels.dot for 1 rows of x at a time.
 //
 //go:noescape
@@ -4543,7 +4553,10 @@ var dotAVX2 = [W8A8 + 1][]dotFunc{
 	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
 }
 
-var pairsAVX2 = pairKernels{expand: expandPairsAVX2, round: pairRowAVX2, dot: []pairFunc{nil, dotPairsx1AVX2, dotPairsx2AVX2, dotPairsx3AVX2, dotPairsx4AVX2}}
+var pairsAVX2 = pairKernels{
+	expand: expandPairsAVX2, round: pairRowAVX2,
+	expandBlocks: expandPairsBlocksAVX2, roundBlocks: pairRowBlocksAVX2,
+	dot: []pairFunc{nil, dotPairsx1AVX2, dotPairsx2AVX2, dotPairsx3AVX2, dotPairsx4AVX2}}
 
 var widenAVX2 = [lastBlocks + 1]unitFunc{
 	Q8:    widenQ8AVX2,
