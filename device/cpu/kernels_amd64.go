@@ -3424,6 +3424,36 @@ func largestAVX2(x []float32) uint32
 //go:noescape
 func roundAVX2(dst []byte, x []float32, inverse float32) int32
 
+// expandPairsAVX2 is pairKernels.expand.
+//
+//go:noescape
+func expandPairsAVX2(dst, groups []byte, n int)
+
+// pairRowAVX2 is pairKernels.round.
+//
+//go:noescape
+func pairRowAVX2(dst, row []byte, n int) uint32
+
+// dotPairsx1AVX2 is pairKernels.dot for 1 rows of x at a time.
+//
+//go:noescape
+func dotPairsx1AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx2AVX2 is pairKernels.dot for 2 rows of x at a time.
+//
+//go:noescape
+func dotPairsx2AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx3AVX2 is pairKernels.dot for 3 rows of x at a time.
+//
+//go:noescape
+func dotPairsx3AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx4AVX2 is pairKernels.dot for 4 rows of x at a time.
+//
+//go:noescape
+func dotPairsx4AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
 // widenQ8AVX2 is blockKernels.widen for Q8.
 //
 //go:noescape
@@ -4512,6 +4542,8 @@ var dotAVX2 = [W8A8 + 1][]dotFunc{
 	Q4:   {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
 	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
 }
+
+var pairsAVX2 = pairKernels{expand: expandPairsAVX2, round: pairRowAVX2, dot: []pairFunc{nil, dotPairsx1AVX2, dotPairsx2AVX2, dotPairsx3AVX2, dotPairsx4AVX2}}
 
 var widenAVX2 = [lastBlocks + 1]unitFunc{
 	Q8:    widenQ8AVX2,

@@ -190,6 +190,9 @@ func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
 	if d.cfg.HugePages {
 		collapse(w.data)
 	}
+	if err := d.expectPairs(w); err != nil {
+		return err
+	}
 	if err := d.expectBlocks(w); err != nil {
 		return err
 	}
