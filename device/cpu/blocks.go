@@ -26,6 +26,7 @@ import (
 //	IQ4_XS             float16 scale, [b] int8 factor
 //	Q3_K, Q6_K         float16 scale, [s] int8 factor
 //	Q2_K               float16 scale, float16 scale of the minimums, [s] two factors of four bits
+//	I4Z, I8Z           for each block: float16 scale, uint8 zero point
 //
 // The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here.
 //
@@ -64,6 +65,9 @@ const (
 	scaleLine   = 4 * rowsPerTile      // a float32 for each row
 )
 
+// zeroRows is the size of a block's scales and zero points.
+const zeroRows = 3 * rowsPerTile
+
 // A blockKind is how a tile of blocks is expanded and multiplied.
 type blockKind uint8
 
@@ -89,6 +93,7 @@ const (
 	exponents                     // an exponent for a block
 	factors                       // a float16 for a unit, times a factor for a block or half
 	nibbles                       // the same, with factors of four bits
+	zeroPoints                    // a float16 for a block, whose minimum is -zero point * scale
 )
 
 // blockSpec describes a format of blocks.
@@ -124,6 +129,8 @@ var blockSpecs = [...]blockSpec{
 	IQ4NL - firstBlocks: {weights.IQ4_NL, plainBlocks, 2, halfFloats, 4, 0, 0, &valuesIQ4},
 	IQ4XS - firstBlocks: {weights.IQ4_XS, plainBlocks, 8, factors, 4, 0, 0, &valuesIQ4},
 	MXFP4 - firstBlocks: {weights.MXFP4, plainBlocks, 2, exponents, 4, 0, 0, &valuesMXFP4},
+	I4Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 4, 0, 0, nil},
+	I8Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 8, 0, 0, nil},
 }
 
 // Tiles of Q8 and Q4 (quant.go) are such tiles, too.
@@ -184,6 +191,8 @@ func (s *blockSpec) head() int {
 		if s.mins() {
 			size *= 2
 		}
+	case zeroPoints:
+		size = zeroRows * s.unit
 	case exponents:
 		size = rowsPerTile * s.unit
 	case factors:
@@ -259,6 +268,9 @@ func (s *blockSpec) scale(unit []byte, b, half, r int) (scale, minimum float32) 
 	}
 	float := func(i int) float32 { return fromF16(binary.LittleEndian.Uint16(unit[2*(i*rowsPerTile+r):])) }
 	switch s.source {
+	case zeroPoints:
+		scale = fromF16(float16Bits(unit[part*zeroRows+2*r:]))
+		return scale, -scale * float32(unit[part*zeroRows+2*rowsPerTile+r])
 	case exponents:
 		return halfExponent(unit[part*rowsPerTile+r]), 0
 	case halfFloats:

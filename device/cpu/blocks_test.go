@@ -275,6 +275,13 @@ func randomUnits(t testing.TB, rnd *rand.Rand, s *blockSpec, units int) []byte {
 				}
 			}
 			continue
+		case zeroPoints:
+			for b := range s.unit {
+				for r := range rowsPerTile {
+					binary.LittleEndian.PutUint16(unit[b*zeroRows+2*r:], toF16(float32(rnd.NormFloat64())))
+				}
+			}
+			continue
 		case halfFloats:
 			floats = 2 * rowsPerTile * s.unit
 			if s.mins() {

@@ -72,6 +72,10 @@
 // exact integers. SageAttention (arXiv:2410.02367) and llama.cpp multiply queries and
 // keys like this, too.
 //
+// The tier avx2 has no instruction that adds up four products. It multiplies six rows or more
+// with Q8 by Winograd's inner product, which has half of the multiplications (pairs.go); the
+// integers are the same.
+//
 // # Tiles
 //
 // A tile is 16 rows of a matrix, interleaved so that one vector load gives the same k
@@ -88,7 +92,7 @@
 //	        doChunk   one chunk; keeps a panic for the caller
 //	          do      cuts a chunk into passes: rows by tiles that one kernel takes
 //	            pass  slices the operands and calls
-//	              the kernel, an assembly function: impl.mul or impl.dot
+//	              the kernel, an assembly function: impl.mul, impl.dot or another (way.go)
 //
 // A product of fewer than serialWork multiplications goes from multiply to do directly.
 // These are three rows and five tiles of which the last is not full, on two threads:

@@ -2054,6 +2054,16 @@ func widenIQ4XSAVX512(dst, units []byte, n int)
 //go:noescape
 func widenMXFP4AVX512(dst, units []byte, n int)
 
+// widenI4ZAVX512 is blockKernels.widen for I4Z.
+//
+//go:noescape
+func widenI4ZAVX512(dst, units []byte, n int)
+
+// widenI8ZAVX512 is blockKernels.widen for I8Z.
+//
+//go:noescape
+func widenI8ZAVX512(dst, units []byte, n int)
+
 // dotQ41x1AVX512VNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
 //
 //go:noescape
@@ -2714,6 +2724,126 @@ func dotMXFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int
 //go:noescape
 func dotMXFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotI4Zx1AVX512VNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVX512VNNI is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVX512VNNI is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVX512VNNI is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx5AVX512VNNI is blockKernels.dot for tiles of I4Z and 5 rows of x.
+//
+//go:noescape
+func dotI4Zx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx6AVX512VNNI is blockKernels.dot for tiles of I4Z and 6 rows of x.
+//
+//go:noescape
+func dotI4Zx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx7AVX512VNNI is blockKernels.dot for tiles of I4Z and 7 rows of x.
+//
+//go:noescape
+func dotI4Zx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx8AVX512VNNI is blockKernels.dot for tiles of I4Z and 8 rows of x.
+//
+//go:noescape
+func dotI4Zx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx9AVX512VNNI is blockKernels.dot for tiles of I4Z and 9 rows of x.
+//
+//go:noescape
+func dotI4Zx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx10AVX512VNNI is blockKernels.dot for tiles of I4Z and 10 rows of x.
+//
+//go:noescape
+func dotI4Zx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx11AVX512VNNI is blockKernels.dot for tiles of I4Z and 11 rows of x.
+//
+//go:noescape
+func dotI4Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx12AVX512VNNI is blockKernels.dot for tiles of I4Z and 12 rows of x.
+//
+//go:noescape
+func dotI4Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx1AVX512VNNI is blockKernels.dot for tiles of I8Z and 1 rows of x.
+//
+//go:noescape
+func dotI8Zx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx2AVX512VNNI is blockKernels.dot for tiles of I8Z and 2 rows of x.
+//
+//go:noescape
+func dotI8Zx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx3AVX512VNNI is blockKernels.dot for tiles of I8Z and 3 rows of x.
+//
+//go:noescape
+func dotI8Zx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx4AVX512VNNI is blockKernels.dot for tiles of I8Z and 4 rows of x.
+//
+//go:noescape
+func dotI8Zx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx5AVX512VNNI is blockKernels.dot for tiles of I8Z and 5 rows of x.
+//
+//go:noescape
+func dotI8Zx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx6AVX512VNNI is blockKernels.dot for tiles of I8Z and 6 rows of x.
+//
+//go:noescape
+func dotI8Zx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx7AVX512VNNI is blockKernels.dot for tiles of I8Z and 7 rows of x.
+//
+//go:noescape
+func dotI8Zx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx8AVX512VNNI is blockKernels.dot for tiles of I8Z and 8 rows of x.
+//
+//go:noescape
+func dotI8Zx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx9AVX512VNNI is blockKernels.dot for tiles of I8Z and 9 rows of x.
+//
+//go:noescape
+func dotI8Zx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx10AVX512VNNI is blockKernels.dot for tiles of I8Z and 10 rows of x.
+//
+//go:noescape
+func dotI8Zx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx11AVX512VNNI is blockKernels.dot for tiles of I8Z and 11 rows of x.
+//
+//go:noescape
+func dotI8Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx12AVX512VNNI is blockKernels.dot for tiles of I8Z and 12 rows of x.
+//
+//go:noescape
+func dotI8Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX512 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -3229,6 +3359,36 @@ func largestAVX2(x []float32) uint32
 //go:noescape
 func roundAVX2(dst []byte, x []float32, inverse float32) int32
 
+// expandPairsAVX2 is pairKernels.expand.
+//
+//go:noescape
+func expandPairsAVX2(dst, groups []byte, n int)
+
+// pairRowAVX2 is pairKernels.round.
+//
+//go:noescape
+func pairRowAVX2(dst, row []byte, n int) uint32
+
+// dotPairsx1AVX2 is pairKernels.dot for 1 rows of x at a time.
+//
+//go:noescape
+func dotPairsx1AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx2AVX2 is pairKernels.dot for 2 rows of x at a time.
+//
+//go:noescape
+func dotPairsx2AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx3AVX2 is pairKernels.dot for 3 rows of x at a time.
+//
+//go:noescape
+func dotPairsx3AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
+// dotPairsx4AVX2 is pairKernels.dot for 4 rows of x at a time.
+//
+//go:noescape
+func dotPairsx4AVX2(w []byte, n int, x []byte, ldx, passes int, y []float32, ldy int, bias []float32, first, ahead int)
+
 // widenQ8AVX2 is blockKernels.widen for Q8.
 //
 //go:noescape
@@ -3294,6 +3454,16 @@ func widenIQ4XSAVX2(dst, units []byte, n int)
 //go:noescape
 func widenMXFP4AVX2(dst, units []byte, n int)
 
+// widenI4ZAVX2 is blockKernels.widen for I4Z.
+//
+//go:noescape
+func widenI4ZAVX2(dst, units []byte, n int)
+
+// widenI8ZAVX2 is blockKernels.widen for I8Z.
+//
+//go:noescape
+func widenI8ZAVX2(dst, units []byte, n int)
+
 // expandQ41AVX2 is blockKernels.expand for Q41.
 //
 //go:noescape
@@ -3348,6 +3518,16 @@ func expandIQ4XSAVX2(dst, units []byte, n int)
 //
 //go:noescape
 func expandMXFP4AVX2(dst, units []byte, n int)
+
+// expandI4ZAVX2 is blockKernels.expand for I4Z.
+//
+//go:noescape
+func expandI4ZAVX2(dst, units []byte, n int)
+
+// expandI8ZAVX2 is blockKernels.expand for I8Z.
+//
+//go:noescape
+func expandI8ZAVX2(dst, units []byte, n int)
 
 // dotExpandedNibblesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
 //
@@ -3639,6 +3819,26 @@ func dotIQ4XSx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //go:noescape
 func dotMXFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotI4Zx1AVX2 is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVX2 is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVX2 is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVX2 is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotExpandedNibblesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
 //
 //go:noescape
@@ -3849,6 +4049,36 @@ func dotExpandedTablex5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, 
 //go:noescape
 func dotExpandedTablex6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotExpandedBytesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotQ41x1AVXVNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
 //
 //go:noescape
@@ -3964,6 +4194,31 @@ func dotIQ4XSx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y 
 //go:noescape
 func dotMXFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotI4Zx1AVXVNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVXVNNI is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVXVNNI is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVXVNNI is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx1AVXVNNI is blockKernels.dot for tiles of I8Z and 1 rows of x.
+//
+//go:noescape
+func dotI8Zx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX2 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -4064,6 +4319,8 @@ var widenAVX512 = [lastBlocks + 1]unitFunc{
 	IQ4NL: widenIQ4NLAVX512,
 	IQ4XS: widenIQ4XSAVX512,
 	MXFP4: widenMXFP4AVX512,
+	I4Z:   widenI4ZAVX512,
+	I8Z:   widenI8ZAVX512,
 }
 
 var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
@@ -4078,6 +4335,8 @@ var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVX512VNNI, dotI4Zx2AVX512VNNI, dotI4Zx3AVX512VNNI, dotI4Zx4AVX512VNNI, dotI4Zx5AVX512VNNI, dotI4Zx6AVX512VNNI, dotI4Zx7AVX512VNNI, dotI4Zx8AVX512VNNI, dotI4Zx9AVX512VNNI, dotI4Zx10AVX512VNNI, dotI4Zx11AVX512VNNI, dotI4Zx12AVX512VNNI},
+	I8Z - firstBlocks:   {nil, dotI8Zx1AVX512VNNI, dotI8Zx2AVX512VNNI, dotI8Zx3AVX512VNNI, dotI8Zx4AVX512VNNI, dotI8Zx5AVX512VNNI, dotI8Zx6AVX512VNNI, dotI8Zx7AVX512VNNI, dotI8Zx8AVX512VNNI, dotI8Zx9AVX512VNNI, dotI8Zx10AVX512VNNI, dotI8Zx11AVX512VNNI, dotI8Zx12AVX512VNNI},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -4137,6 +4396,8 @@ var dotAVX2 = [W8A8 + 1][]dotFunc{
 	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
 }
 
+var pairsAVX2 = pairKernels{expand: expandPairsAVX2, round: pairRowAVX2, dot: []pairFunc{nil, dotPairsx1AVX2, dotPairsx2AVX2, dotPairsx3AVX2, dotPairsx4AVX2}}
+
 var widenAVX2 = [lastBlocks + 1]unitFunc{
 	Q8:    widenQ8AVX2,
 	Q4:    widenQ4AVX2,
@@ -4151,6 +4412,8 @@ var widenAVX2 = [lastBlocks + 1]unitFunc{
 	IQ4NL: widenIQ4NLAVX2,
 	IQ4XS: widenIQ4XSAVX2,
 	MXFP4: widenMXFP4AVX2,
+	I4Z:   widenI4ZAVX2,
+	I8Z:   widenI8ZAVX2,
 }
 
 var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
@@ -4165,6 +4428,7 @@ var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX2},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX2},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVX2, dotI4Zx2AVX2, dotI4Zx3AVX2, dotI4Zx4AVX2},
 }
 
 var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
@@ -4179,6 +4443,7 @@ var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
 	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
 	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
 	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
 }
 
 var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
@@ -4193,6 +4458,8 @@ var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVXVNNI},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVXVNNI, dotIQ4XSx2AVXVNNI, dotIQ4XSx3AVXVNNI, dotIQ4XSx4AVXVNNI},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVXVNNI},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVXVNNI, dotI4Zx2AVXVNNI, dotI4Zx3AVXVNNI, dotI4Zx4AVXVNNI},
+	I8Z - firstBlocks:   {nil, dotI8Zx1AVXVNNI},
 }
 
 var dotExpandedAVXVNNI = [lastBlocks - firstBlocks + 1][]expandedFunc{
@@ -4207,6 +4474,8 @@ var dotExpandedAVXVNNI = [lastBlocks - firstBlocks + 1][]expandedFunc{
 	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
 	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
 	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	I8Z - firstBlocks:   {nil, dotExpandedBytesx1AVXVNNI, dotExpandedBytesx2AVXVNNI, dotExpandedBytesx3AVXVNNI, dotExpandedBytesx4AVXVNNI, dotExpandedBytesx5AVXVNNI, dotExpandedBytesx6AVXVNNI},
 }
 
 var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
@@ -4221,4 +4490,6 @@ var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
 	IQ4NL - firstBlocks: expandIQ4NLAVX2,
 	IQ4XS - firstBlocks: expandIQ4XSAVX2,
 	MXFP4 - firstBlocks: expandMXFP4AVX2,
+	I4Z - firstBlocks:   expandI4ZAVX2,
+	I8Z - firstBlocks:   expandI8ZAVX2,
 }

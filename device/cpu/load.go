@@ -182,6 +182,9 @@ func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
 	if d.cfg.HugePages {
 		collapse(w.data)
 	}
+	if err := d.expectPairs(w); err != nil {
+		return err
+	}
 	if err := d.expectBlocks(w); err != nil {
 		return err
 	}
@@ -202,7 +205,11 @@ func (d *Device) storedAs(t *weights.Tensor) Format {
 		}
 		return as
 	}
-	if f := tilesOf(t); f != Auto && d.impl.multiplies(f) && (d.team == nil || f.holds(t)) {
+	f := tilesOf(t)
+	if t.Packed != nil && d.team != nil {
+		f = d.packedAs(t)
+	}
+	if f != Auto && d.impl.multiplies(f) {
 		return f
 	}
 	return F32
@@ -332,7 +339,7 @@ func (j *packJob) packWhole(tile []byte, r int, t *weights.Tensor, i int) {
 // multiple of packColumns.
 func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) {
 	f := j.w.format
-	if j.kept && tilesOf(t) == f {
+	if j.kept && (tilesOf(t) == f || t.Packed != nil && f == withZeros(t)) {
 		if !f.repack(tile, r, t, i, k0, k1) {
 			j.bad.set(damaged(t, i, k0, k1))
 		}

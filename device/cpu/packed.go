@@ -13,6 +13,8 @@ import (
 //	Q4     integers of 4 bits or fewer whose differences from the zero point are in [-8, 7],
 //	       with float16 scales of groups that are whole blocks
 //	Q8     the same with 8 bits, and differences in [-128, 127]
+//	I4Z    integers of 4 bits with any zero points, and such scales
+//	I8Z    the same with 8 bits
 //	W8A8   int8 with one float32 scale for each row
 //	MXFP4  E2M1 with powers of two for 32 columns
 //	FP8    E4M3 with scales of any type for rows or blocks of a multiple of 64 columns
@@ -55,34 +57,66 @@ func packedFormat(t *weights.Tensor) Format {
 	case p.Bits < 8 && p.Bits > 4, p.Bits == 8 && symmetric:
 		return Q8
 	}
+	return withZeros(t)
+}
+
+// withZeros is the format that has zero points for codes of 4 or 8 bits; Auto if the columns
+// are not whole units of it, which networks have.
+func withZeros(t *weights.Tensor) Format {
+	f := I4Z
+	if t.Packed.Bits > 4 {
+		f = I8Z
+	}
+	if t.Shape[1]%f.blocks().unitColumns() != 0 {
+		return Auto
+	}
+	return f
+}
+
+// packedAs is packedFormat for a matrix that is loaded, and is looked at.
+func (d *Device) packedAs(t *weights.Tensor) Format {
+	f := packedFormat(t)
+	if f == Auto || f.holds(t) {
+		return f
+	}
+	if z := withZeros(t); (f == Q4 || f == Q8) && z != Auto && d.impl.multiplies(z) && z.holds(t) {
+		return z // it says that it is symmetric, and is not
+	}
 	return Auto
 }
 
 // holds reports whether tiles of f can hold all numbers of t, for which f is expected.
 func (f Format) holds(t *weights.Tensor) bool {
 	p := t.Packed
-	if p == nil || f != Q4 && f != Q8 && f != W8A8 {
+	if p == nil || f == MXFP4 || f == FP8 {
 		return true
 	}
 	if p.Scales.DType == weights.BF16 && f != W8A8 {
 		for s := p.Scales.Data; len(s) > 0; s = s[2:] {
-			if v := float32FromBF16(s); fromF16(toF16(v)) != v {
+			v := math.Float32frombits(uint32(float16Bits(s)) << 16)
+			if fromF16(toF16(v)) != v {
 				return false
 			}
 		}
 	}
-	low, high := f.differences()
-	least, most := f.codeRange(t)
+	low, high := f.zeroRange(t)
 	if p.Zeros.Data == nil {
-		return least-p.Zero >= low && most-p.Zero <= high
+		return low <= p.Zero && p.Zero <= high
 	}
-	if most-least <= high && least-most >= low {
-		return true // whatever the zero points are
+	least, most := int32(0), int32(1)<<p.Bits-1 // of zero points in words
+	if p.Zeros.DType == weights.I8 {
+		least, most = p.Zero-128, p.Zero+127
+	}
+	if low <= least && most <= high {
+		return true
 	}
 	n, groups := t.Shape[0], t.Groups()
+	if p.Zeros.DType == weights.I32 && 32%p.Bits == 0 && repeats(p.Zeros.Data) {
+		n, groups = min(n, 32/p.Bits), 1 // those of a word
+	}
 	for r := range n {
 		for g := range groups {
-			if z := t.GroupZero(r, g); least-z < low || most-z > high {
+			if z := t.GroupZero(r, g); z < low || z > high {
 				return false
 			}
 		}
@@ -90,24 +124,29 @@ func (f Format) holds(t *weights.Tensor) bool {
 	return true
 }
 
-func float32FromBF16(b []byte) float32 {
-	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
-}
-
-// differences is the range of a code less its zero point that a tile of f can hold.
-func (f Format) differences() (low, high int32) {
-	if f == Q4 {
-		return -8, 7
+// repeats reports whether all words are the same.
+func repeats(words []byte) bool {
+	for i := 4; i < len(words); i += 4 {
+		if word(words[i:]) != word(words) {
+			return false
+		}
 	}
-	return -128, 127
+	return true
 }
 
-// codeRange is the range of the codes of t.
-func (f Format) codeRange(t *weights.Tensor) (least, most int32) {
+// zeroRange is the range of zero points that tiles of f can hold, with any codes of t.
+func (f Format) zeroRange(t *weights.Tensor) (low, high int32) {
+	least, most := int32(0), int32(1)<<t.Packed.Bits-1 // of codes
 	if t.DType == weights.I8 {
-		return -128, 127
+		least, most = -128, 127
 	}
-	return 0, 1<<t.Packed.Bits - 1
+	switch f {
+	case I4Z, I8Z:
+		return least, most // stored as they are
+	case Q4:
+		return most - 7, least + 8 // the differences are in [-8, 7]
+	}
+	return most - 127, least + 128
 }
 
 // packedRow reads a row of t by blocks of 32 columns.
@@ -122,15 +161,26 @@ type packedRow struct {
 // block has the differences of columns [k0, k0+len(dst)) from their zero point, plus an offset,
 // in dst. They are in one group.
 func (p *packedRow) block(dst []uint8, k0 int, offset int32) {
+	p.codes(dst, k0)
+	for i, c := range dst {
+		dst[i] = uint8(int32(c) - p.zero + offset)
+	}
+}
+
+// codes has the codes of columns [k0, k0+len(dst)), which are in one group, without sign: 128 is
+// added to those that have one, and to their zero point.
+func (p *packedRow) codes(dst []uint8, k0 int) {
+	signed := p.t.DType == weights.I8
 	if g := p.t.Group(k0); g != p.group {
 		p.group, p.scale, p.zero = g, p.t.GroupScale(p.row, g), p.t.GroupZero(p.row, g)
+		if signed {
+			p.zero += 128
+		}
 	}
 	p.t.Codes(dst, p.row, k0)
-	for i, c := range dst {
-		if p.t.DType == weights.I8 {
-			dst[i] = uint8(int32(int8(c)) - p.zero + offset)
-		} else {
-			dst[i] = uint8(int32(c) - p.zero + offset)
+	if signed {
+		for i := range dst {
+			dst[i] ^= 128
 		}
 	}
 }
@@ -148,30 +198,36 @@ func (f Format) repackPacked(tile []byte, r int, t *weights.Tensor, i, k0, k1 in
 	}
 	var b [blockColumns]uint8
 	for ; k0 < k1; k0 += blockColumns {
-		n := min(blockColumns, k1-k0)
+		n, at := min(blockColumns, k1-k0), k0/blockColumns
 		var w rawBlock
-		if f == MXFP4 {
+		switch f {
+		case MXFP4:
 			t.Codes(b[:n], i, k0)
-			w.scale = uint16(t.Packed.Scales.Data[i*t.Groups()+k0/blockColumns])
+			w.scale = uint16(t.Packed.Scales.Data[i*t.Groups()+at])
 			if w.scale > maxExponent {
 				return false
 			}
-		} else {
+		case I4Z, I8Z:
+			p.codes(b[:n], k0)
+			w.scale, w.minFactors[0] = toF16(p.scale), uint8(p.zero)
+			clear(b[n:])
+		default:
 			p.block(b[:n], k0, offset)
-			if !finite(p.scale) {
-				return false
+			w.scale = toF16(p.scale)
+			for j := n; j < blockColumns; j++ {
+				b[j] = uint8(offset)
 			}
 		}
-		for j := n; j < blockColumns; j++ {
-			b[j] = uint8(offset)
+		if !finite(p.scale) {
+			return false
 		}
 		for j := range w.codes {
 			w.codes[j] = word(b[4*j:])
 		}
-		if f == MXFP4 {
-			f.blocks().put(tile, k0/blockColumns, r, &w)
+		if s := f.blocks(); s != nil {
+			s.put(tile, at, r, &w)
 		} else {
-			f.putBlock(tile, k0/blockColumns, r, toF16(p.scale), &w.codes)
+			f.putBlock(tile, at, r, w.scale, &w.codes)
 		}
 	}
 	return true

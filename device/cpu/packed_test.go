@@ -87,7 +87,7 @@ var packedCases = []packedCase{
 			t.Packed.Zeros.Data[i] = 0x77
 		}
 	}},
-	{"int4 of GPTQ that wrongly says that it is symmetric", weights.ColumnWords, 4, 64, weights.F16, true, 1, F32, func(t *weights.Tensor) { t.Packed.Symmetric = true }},
+	{"int4 of GPTQ that wrongly says that it is symmetric", weights.ColumnWords, 4, 64, weights.F16, true, 1, I4Z, func(t *weights.Tensor) { t.Packed.Symmetric = true }},
 	{"int3 with zero points", weights.RowWords, 3, 64, weights.F16, true, 0, Q4, nil},
 	{"int2 of GPTQ with zero points", weights.ColumnWords, 2, 32, weights.F16, true, 1, Q4, nil},
 	{"int6 with zero points", weights.RowWords, 6, 32, weights.F16, true, 0, Q8, nil},
@@ -108,6 +108,12 @@ var packedCases = []packedCase{
 		n := (t.Shape[0] + 23) / 24 * ((t.Shape[1] + 127) / 128)
 		p.Scales.Shape, p.Scales.Data = []int{n}, p.Scales.Data[:2*n]
 	}},
+	{"int4 with zero points", weights.RowWords, 4, 32, weights.BF16, true, 0, I4Z, nil},
+	{"int4 of GPTQ with zero points", weights.ColumnWords, 4, 64, weights.F16, true, 1, I4Z, nil},
+	{"int4 of AWQ", weights.AWQWords, 4, 128, weights.F16, true, 0, I4Z, nil},
+	{"int4 with another zero point", weights.RowWords, 4, 0, weights.F16, false, 7, I4Z, nil},
+	{"int8 of GPTQ with zero points", weights.ColumnWords, 8, 32, weights.F16, true, 1, I8Z, nil},
+	{"int8 with short scales and zero points", weights.RowCodes, 8, 0, weights.BF16, true, 0, I8Z, nil},
 	// No tiles hold these.
 	{"FP8 in short groups", weights.RowCodes, 8, 32, weights.F32, false, 0, F32, asFP8},
 	{"int4 in short groups", weights.RowWords, 4, 16, weights.F16, false, 8, F32, nil},
@@ -142,8 +148,12 @@ func TestPackedTiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := loadPacked(t, m)
-			if got.format != c.as {
-				t.Errorf("%s is stored as %s, not %s", c.name, got.format, c.as)
+			want := c.as
+			if b := want.blocks(); b != nil && b.unit > 2 && k%b.unitColumns() != 0 {
+				want = F32
+			}
+			if got.format != want {
+				t.Errorf("%s with %d columns is stored as %s, not %s", c.name, k, got.format, want)
 			}
 			for r := range 40 {
 				sameBits(t, unsignedZeros(packedTileRow(got, r)), unsignedZeros(widenedRow(&m, r)), "%s, row %d", c.name, r)
@@ -200,7 +210,11 @@ func packedTileRow(m *matrix, i int) []float32 {
 func TestPackedProducts(t *testing.T) {
 	rnd := newRand(42)
 	for _, c := range packedCases {
-		const n, k, rows = 40, 160, 5
+		const n, rows = 40, 5
+		k := 160
+		if c.as.blocks() != nil {
+			k = 256
+		}
 		m := c.tensor(rnd, n, k)
 		wide := weights.Tensor{Name: "wide", DType: weights.F32, Shape: m.Shape}
 		for r := range n {

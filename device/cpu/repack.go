@@ -220,6 +220,10 @@ func (s *blockSpec) put(tile []byte, b, r int, w *rawBlock) {
 	switch s.source {
 	case exponents:
 		unit[b*rowsPerTile+r] = uint8(w.scale)
+	case zeroPoints:
+		block := unit[b*zeroRows:][:zeroRows]
+		binary.LittleEndian.PutUint16(block[2*r:], w.scale)
+		block[2*rowsPerTile+r] = w.minFactors[0]
 	case halfFloats:
 		float(b, w.scale)
 		if s.mins() {

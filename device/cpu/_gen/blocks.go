@@ -26,6 +26,7 @@ const (
 	exponents  = "exponents"
 	factors    = "factors"
 	nibbles    = "nibbles"
+	zeroPoints = "zeroPoints"
 )
 
 var blockFormats = []*blockFormat{
@@ -40,6 +41,8 @@ var blockFormats = []*blockFormat{
 	{"IQ4NL", false, false, 2, halfFloats, 4, 0, 0, "iq4"},
 	{"IQ4XS", false, false, 8, factors, 4, 0, 0, "iq4"},
 	{"MXFP4", false, false, 2, exponents, 4, 0, 0, "mxfp4"},
+	{"I4Z", false, true, 4, zeroPoints, 4, 0, 0, ""},
+	{"I8Z", false, true, 4, zeroPoints, 8, 0, 0, ""},
 }
 
 // What the codes of a table stand for, plus an offset (blocks.go, valuesIQ4 and valuesMXFP4).
@@ -86,19 +89,27 @@ func (f *blockFormat) factorsAt() int {
 
 // perBlock is what a block adds to the place of scales in the header.
 func (f *blockFormat) perBlock() int {
-	if f.source == halfFloats {
+	switch f.source {
+	case halfFloats:
 		return 2 * tileRows
+	case zeroPoints: // and a byte for each
+		return 3 * tileRows
 	}
 	return tileRows * f.parts()
 }
 
 // minsAt is how far minimums, or their factors, are after the scales.
-func (f *blockFormat) minsAt() int { return f.unit * f.perBlock() }
+func (f *blockFormat) minsAt() int {
+	if f.source == zeroPoints {
+		return 2 * tileRows
+	}
+	return f.unit * f.perBlock()
+}
 
 // head is the size of a header.
 func (f *blockFormat) head() int {
 	size := f.unit * f.perBlock()
-	if f.mins && f.source != nibbles {
+	if f.mins && f.source != nibbles && f.source != zeroPoints {
 		size *= 2
 	}
 	if f.source == factors || f.source == nibbles {
@@ -285,7 +296,7 @@ func (k *blockReader) unit(from string) {
 func (k *blockReader) scale(dst vec, p, part int) {
 	f := k.f
 	switch f.source {
-	case halfFloats:
+	case halfFloats, zeroPoints:
 		k.op("VCVTPH2PS", at(part*k.lanes*2, k.header), dst)
 		if f.shift > 0 {
 			k.op("VMULPS", k.operand(fmt.Sprint("shift", f.shift)), dst, dst)
@@ -320,6 +331,13 @@ func (k *blockReader) minimum(dst vec, p, part int) {
 	switch k.f.source {
 	case halfFloats:
 		k.op("VCVTPH2PS", at(k.f.minsAt()+part*k.lanes*2, k.header), dst)
+		return
+	case zeroPoints:
+		k.op("VPMOVZXBD", at(k.f.minsAt()+part*k.lanes, k.header), dst)
+		k.op("VCVTDQ2PS", dst, dst)
+		k.op("VCVTPH2PS", at(part*k.lanes*2, k.header), k.t)
+		k.op("VMULPS", k.t, dst, dst)
+		k.op("VMULPS", k.operand("minus"), dst, dst)
 		return
 	case nibbles:
 		k.op("VPMOVZXBD", at(p*tileRows+part*k.lanes, k.header), dst)
