@@ -42,6 +42,8 @@ func native() []*impl {
 	}
 	list := []*impl{&base}
 	if cpu.ARM64.HasASIMDDP {
+		base.blocks = blockKernels{expand: expandNEON, dotExpanded: dotExpandedNEON}
+		base.blocks.round = func(dst []byte, x []float32) { roundSums(dst, x, base.quantize) }
 		list = append([]*impl{base.with("dotprod", dotDotProd)}, list...)
 		if cpu.ARM64.HasI8MM {
 			list = append([]*impl{base.with("i8mm", dotI8MM)}, list...)
