@@ -21,13 +21,17 @@ import (
 //
 //	Q4_1, Q5_1         [b] float16 scale, [b] float16 minimum
 //	Q5_0, IQ4_NL       [b] float16 scale
+//	NVFP4              [s] float16 scale
+//	Q4Zero             [b] (float16 scale, uint8 zero point)
 //	MXFP4              [b] exponent (E8M0)
 //	Q4_K, Q5_K         float16 scale, float16 scale of the minimums, [b] uint8 factor of the scale, [b] uint8 factor of the minimum
 //	IQ4_XS             float16 scale, [b] int8 factor
-//	Q3_K, Q6_K         float16 scale, [s] int8 factor
+//	Q3_K, Q6_K, K8     float16 scale, [s] int8 factor
 //	Q2_K               float16 scale, float16 scale of the minimums, [s] two factors of four bits
 //
-// The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here.
+// The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here, the scales
+// of NVFP4 eight bits in files and sixteen here. K8 holds IQ1 to IQ3: the products of a scale,
+// a factor and a number of 8 bits, divided by 8.
 //
 // # Products
 //
@@ -89,6 +93,7 @@ const (
 	exponents                     // an exponent for a block
 	factors                       // a float16 for a unit, times a factor for a block or half
 	nibbles                       // the same, with factors of four bits
+	zeros                         // a float16 for a block, and what is subtracted from its codes
 )
 
 // blockSpec describes a format of blocks.
@@ -97,9 +102,10 @@ type blockSpec struct {
 	kind   blockKind
 	unit   int // blocks of a unit
 	source scaleSource
-	// A code has low bits, four or two, in a plane of its own, and high ones.
+	// A code has low bits, eight, four or two, in a plane of its own, and high ones.
 	low, high int
-	// shift is how far a code is shifted to the left in an expanded block.
+	// shift is how far a code is shifted to the left in an expanded block. A code of eight
+	// bits has been shifted before.
 	shift int
 	// table has what codes stand for, nil if they stand for themselves.
 	table *[16]int8
@@ -124,6 +130,10 @@ var blockSpecs = [...]blockSpec{
 	IQ4NL - firstBlocks: {weights.IQ4_NL, plainBlocks, 2, halfFloats, 4, 0, 0, &valuesIQ4},
 	IQ4XS - firstBlocks: {weights.IQ4_XS, plainBlocks, 8, factors, 4, 0, 0, &valuesIQ4},
 	MXFP4 - firstBlocks: {weights.MXFP4, plainBlocks, 2, exponents, 4, 0, 0, &valuesMXFP4},
+
+	NVFP4 - firstBlocks:  {weights.NVFP4, halfBlocks, 2, halfFloats, 4, 0, 0, &valuesMXFP4},
+	Q4Zero - firstBlocks: {weights.Invalid, minBlocks, 4, zeros, 4, 0, 0, nil},
+	K8 - firstBlocks:     {weights.Invalid, halfBlocks, 8, factors, 8, 0, 3, nil},
 }
 
 // Tiles of Q8 and Q4 (quant.go) are such tiles, too.
@@ -145,11 +155,13 @@ func blockFormatOf(d weights.DType) Format {
 	switch d {
 	case weights.Q8_0:
 		return Q8
-	case weights.Q4_0:
+	case weights.Q4_0, weights.Q1_0, weights.Q2_0, weights.TQ1_0, weights.TQ2_0:
 		return Q4
+	case weights.IQ1_S, weights.IQ1_M, weights.IQ2_XXS, weights.IQ2_XS, weights.IQ2_S, weights.IQ3_XXS, weights.IQ3_S:
+		return K8
 	}
 	for i := range blockSpecs {
-		if blockSpecs[i].dtype == d {
+		if d.Blocked() && blockSpecs[i].dtype == d {
 			return firstBlocks + Format(i)
 		}
 	}
@@ -180,10 +192,12 @@ func (s *blockSpec) head() int {
 	size := 0
 	switch s.source {
 	case halfFloats:
-		size = 2 * rowsPerTile * s.unit
+		size = 2 * rowsPerTile * s.parts()
 		if s.mins() {
 			size *= 2
 		}
+	case zeros:
+		size = zeroBytes * s.unit
 	case exponents:
 		size = rowsPerTile * s.unit
 	case factors:
@@ -196,6 +210,9 @@ func (s *blockSpec) head() int {
 	}
 	return (size + cacheLine - 1) / cacheLine * cacheLine
 }
+
+// zeroBytes is the size of a block's scales and zero points.
+const zeroBytes = 3 * rowsPerTile
 
 // lines is how many lines the codes of a block take.
 func (s *blockSpec) lines() int { return s.low + s.high }
@@ -245,8 +262,11 @@ func planeBits(plane []byte, bits, c, r int) int {
 
 // unsigned is the byte that a code is expanded to.
 func (s *blockSpec) unsigned(code int) uint8 {
-	if s.table != nil {
+	switch {
+	case s.table != nil:
 		return uint8(int(s.table[code]) + 128)
+	case s.low == 8:
+		return uint8(code)
 	}
 	return uint8(code << s.shift)
 }
@@ -261,6 +281,10 @@ func (s *blockSpec) scale(unit []byte, b, half, r int) (scale, minimum float32) 
 	switch s.source {
 	case exponents:
 		return halfExponent(unit[part*rowsPerTile+r]), 0
+	case zeros:
+		at := unit[b*zeroBytes:]
+		scale = fromF16(binary.LittleEndian.Uint16(at[2*r:]))
+		return scale, -float32(scale * float32(at[2*rowsPerTile+r]))
 	case halfFloats:
 		if s.mins() {
 			minimum = float(parts + part)

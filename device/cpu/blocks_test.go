@@ -21,7 +21,8 @@ import (
 var halfFloatsOf = map[weights.DType][]int{
 	weights.Q8_0: {0}, weights.Q4_0: {0}, weights.Q4_1: {0, 2}, weights.Q5_0: {0}, weights.Q5_1: {0, 2},
 	weights.Q2_K: {80, 82}, weights.Q3_K: {108}, weights.Q4_K: {0, 2}, weights.Q5_K: {0, 2}, weights.Q6_K: {208},
-	weights.IQ4_NL: {0}, weights.IQ4_XS: {0}, weights.MXFP4: {},
+	weights.IQ4_NL: {0}, weights.IQ4_XS: {0}, weights.MXFP4: {}, weights.NVFP4: {}, weights.Q1_0: {0}, weights.Q2_0: {0}, weights.TQ1_0: {52}, weights.TQ2_0: {64},
+	weights.IQ1_S: {0}, weights.IQ1_M: {}, weights.IQ2_XXS: {0}, weights.IQ2_XS: {0}, weights.IQ2_S: {0}, weights.IQ3_XXS: {0}, weights.IQ3_S: {0},
 }
 
 // blockTypes are the types whose codes are kept, which Widen defines.
@@ -52,8 +53,11 @@ func randomBlocks(rnd *rand.Rand, d weights.DType, n, k int) weights.Tensor {
 		for _, off := range halfFloatsOf[d] {
 			binary.LittleEndian.PutUint16(t.Data[at+off:], toF16(float32(rnd.NormFloat64()*0.01)))
 		}
-		if d == weights.MXFP4 {
+		switch d {
+		case weights.MXFP4:
 			t.Data[at] = byte(118 + rnd.IntN(6))
+		case weights.IQ1_M: // the exponent's highest bits are those of the scale's last quarter
+			t.Data[at+55] &^= 0x40
 		}
 	}
 	return t
@@ -74,8 +78,8 @@ func TestRepack(t *testing.T) {
 	rnd := newRand(31)
 	for i, d := range types {
 		for _, k := range []int{256, 512, 1536} {
-			if columns, _ := d.Block(); columns == 32 {
-				k -= 32
+			if columns, _ := d.Block(); columns <= 64 {
+				k -= columns
 			}
 			other := types[(i+1)%len(types)]
 			rows := []weights.Tensor{randomBlocks(rnd, d, 20, k), randomBlocks(rnd, d, 12, k)}
@@ -108,7 +112,8 @@ func testRepack(t *testing.T, rows []weights.Tensor) {
 			n += rows[0].Shape[0]
 			size += len(rows[0].Data)
 		}
-		if limit := 1.15; m.n%rowsPerTile == 0 && m.k >= 480 && float64(len(m.data)) > limit*float64(size) {
+		wide := m.format == K8 || m.format == Q4 && size != len(m.data)
+		if limit := 1.15; m.n%rowsPerTile == 0 && !wide && m.k >= 480 && float64(len(m.data)) > limit*float64(size) {
 			t.Errorf("%s: %d bytes take %d", m.format, size, len(m.data))
 		}
 	}
@@ -271,8 +276,15 @@ func randomUnits(t testing.TB, rnd *rand.Rand, s *blockSpec, units int) []byte {
 				}
 			}
 			continue
+		case zeros:
+			for b := range s.unit {
+				for i := range rowsPerTile {
+					binary.LittleEndian.PutUint16(unit[b*zeroBytes+2*i:], toF16(float32(rnd.NormFloat64())))
+				}
+			}
+			continue
 		case halfFloats:
-			floats = 2 * rowsPerTile * s.unit
+			floats = 2 * rowsPerTile * s.parts()
 			if s.mins() {
 				floats *= 2
 			}
@@ -455,14 +467,14 @@ func TestBlockMatrices(t *testing.T) {
 	})
 }
 
-// checkBlockProduct compares what matrices of blocks computed. The columns of the first two
-// types, Q4_0 and Q8_0, are left out.
+// checkBlockProduct compares what matrices of blocks computed. The columns of types that are
+// stored as Q4 and Q8 are left out.
 func checkBlockProduct(t *testing.T, got, want [][]float32, types []weights.DType, what string) {
 	t.Helper()
 	for r := range got {
 		at := 0
 		for i, d := range types {
-			if d != weights.Q8_0 && d != weights.Q4_0 {
+			if blockFormatOf(d).blocks() != nil {
 				sameBits(t, got[r][at:at+21+i], want[r][at:at+21+i], "%s: %s, row %d", what, d, r)
 			}
 			at += 21 + i

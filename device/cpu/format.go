@@ -34,13 +34,16 @@ const (
 	IQ4NL
 	IQ4XS
 	MXFP4
+	NVFP4
+	Q4Zero // 4 bits with a float16 scale and a zero point for each 32 columns
+	K8     // 8 bits with factors: types that have no tiles of their own
 
 	firstBlocks = Q41
-	lastBlocks  = MXFP4
+	lastBlocks  = K8
 )
 
 var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16", Int8: "int8", Q8: "q8", Q4: "q4", W8A8: "w8a8",
-	Q41: "q4_1", Q50: "q5_0", Q51: "q5_1", Q2K: "q2_k", Q3K: "q3_k", Q4K: "q4_k", Q5K: "q5_k", Q6K: "q6_k", IQ4NL: "iq4_nl", IQ4XS: "iq4_xs", MXFP4: "mxfp4"}
+	Q41: "q4_1", Q50: "q5_0", Q51: "q5_1", Q2K: "q2_k", Q3K: "q3_k", Q4K: "q4_k", Q5K: "q5_k", Q6K: "q6_k", IQ4NL: "iq4_nl", IQ4XS: "iq4_xs", MXFP4: "mxfp4", NVFP4: "nvfp4", Q4Zero: "q4_zero", K8: "k8"}
 
 func (f Format) String() string {
 	if int(f) < len(formatNames) {

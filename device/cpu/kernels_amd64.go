@@ -1994,6 +1994,21 @@ func widenIQ4XSAVX512(dst, units []byte, n int)
 //go:noescape
 func widenMXFP4AVX512(dst, units []byte, n int)
 
+// widenNVFP4AVX512 is blockKernels.widen for NVFP4.
+//
+//go:noescape
+func widenNVFP4AVX512(dst, units []byte, n int)
+
+// widenQ4ZeroAVX512 is blockKernels.widen for Q4Zero.
+//
+//go:noescape
+func widenQ4ZeroAVX512(dst, units []byte, n int)
+
+// widenK8AVX512 is blockKernels.widen for K8.
+//
+//go:noescape
+func widenK8AVX512(dst, units []byte, n int)
+
 // dotQ41x1AVX512VNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
 //
 //go:noescape
@@ -2654,6 +2669,186 @@ func dotMXFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int
 //go:noescape
 func dotMXFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotNVFP4x1AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 1 rows of x.
+//
+//go:noescape
+func dotNVFP4x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x2AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 2 rows of x.
+//
+//go:noescape
+func dotNVFP4x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x3AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 3 rows of x.
+//
+//go:noescape
+func dotNVFP4x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x4AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 4 rows of x.
+//
+//go:noescape
+func dotNVFP4x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x5AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 5 rows of x.
+//
+//go:noescape
+func dotNVFP4x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x6AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 6 rows of x.
+//
+//go:noescape
+func dotNVFP4x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x7AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 7 rows of x.
+//
+//go:noescape
+func dotNVFP4x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x8AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 8 rows of x.
+//
+//go:noescape
+func dotNVFP4x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x9AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 9 rows of x.
+//
+//go:noescape
+func dotNVFP4x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x10AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 10 rows of x.
+//
+//go:noescape
+func dotNVFP4x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x11AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 11 rows of x.
+//
+//go:noescape
+func dotNVFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x12AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 12 rows of x.
+//
+//go:noescape
+func dotNVFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox1AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 1 rows of x.
+//
+//go:noescape
+func dotQ4Zerox1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox2AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 2 rows of x.
+//
+//go:noescape
+func dotQ4Zerox2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox3AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 3 rows of x.
+//
+//go:noescape
+func dotQ4Zerox3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox4AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 4 rows of x.
+//
+//go:noescape
+func dotQ4Zerox4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox5AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 5 rows of x.
+//
+//go:noescape
+func dotQ4Zerox5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox6AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 6 rows of x.
+//
+//go:noescape
+func dotQ4Zerox6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox7AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 7 rows of x.
+//
+//go:noescape
+func dotQ4Zerox7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox8AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 8 rows of x.
+//
+//go:noescape
+func dotQ4Zerox8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox9AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 9 rows of x.
+//
+//go:noescape
+func dotQ4Zerox9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox10AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 10 rows of x.
+//
+//go:noescape
+func dotQ4Zerox10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox11AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 11 rows of x.
+//
+//go:noescape
+func dotQ4Zerox11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox12AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 12 rows of x.
+//
+//go:noescape
+func dotQ4Zerox12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x1AVX512VNNI is blockKernels.dot for tiles of K8 and 1 rows of x.
+//
+//go:noescape
+func dotK8x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x2AVX512VNNI is blockKernels.dot for tiles of K8 and 2 rows of x.
+//
+//go:noescape
+func dotK8x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x3AVX512VNNI is blockKernels.dot for tiles of K8 and 3 rows of x.
+//
+//go:noescape
+func dotK8x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x4AVX512VNNI is blockKernels.dot for tiles of K8 and 4 rows of x.
+//
+//go:noescape
+func dotK8x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x5AVX512VNNI is blockKernels.dot for tiles of K8 and 5 rows of x.
+//
+//go:noescape
+func dotK8x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x6AVX512VNNI is blockKernels.dot for tiles of K8 and 6 rows of x.
+//
+//go:noescape
+func dotK8x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x7AVX512VNNI is blockKernels.dot for tiles of K8 and 7 rows of x.
+//
+//go:noescape
+func dotK8x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x8AVX512VNNI is blockKernels.dot for tiles of K8 and 8 rows of x.
+//
+//go:noescape
+func dotK8x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x9AVX512VNNI is blockKernels.dot for tiles of K8 and 9 rows of x.
+//
+//go:noescape
+func dotK8x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x10AVX512VNNI is blockKernels.dot for tiles of K8 and 10 rows of x.
+//
+//go:noescape
+func dotK8x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x11AVX512VNNI is blockKernels.dot for tiles of K8 and 11 rows of x.
+//
+//go:noescape
+func dotK8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x12AVX512VNNI is blockKernels.dot for tiles of K8 and 12 rows of x.
+//
+//go:noescape
+func dotK8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX512 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -3224,6 +3419,21 @@ func widenIQ4XSAVX2(dst, units []byte, n int)
 //go:noescape
 func widenMXFP4AVX2(dst, units []byte, n int)
 
+// widenNVFP4AVX2 is blockKernels.widen for NVFP4.
+//
+//go:noescape
+func widenNVFP4AVX2(dst, units []byte, n int)
+
+// widenQ4ZeroAVX2 is blockKernels.widen for Q4Zero.
+//
+//go:noescape
+func widenQ4ZeroAVX2(dst, units []byte, n int)
+
+// widenK8AVX2 is blockKernels.widen for K8.
+//
+//go:noescape
+func widenK8AVX2(dst, units []byte, n int)
+
 // expandQ41AVX2 is blockKernels.expand for Q41.
 //
 //go:noescape
@@ -3278,6 +3488,21 @@ func expandIQ4XSAVX2(dst, units []byte, n int)
 //
 //go:noescape
 func expandMXFP4AVX2(dst, units []byte, n int)
+
+// expandNVFP4AVX2 is blockKernels.expand for NVFP4.
+//
+//go:noescape
+func expandNVFP4AVX2(dst, units []byte, n int)
+
+// expandQ4ZeroAVX2 is blockKernels.expand for Q4Zero.
+//
+//go:noescape
+func expandQ4ZeroAVX2(dst, units []byte, n int)
+
+// expandK8AVX2 is blockKernels.expand for K8.
+//
+//go:noescape
+func expandK8AVX2(dst, units []byte, n int)
 
 // dotExpandedNibblesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
 //
@@ -3429,6 +3654,61 @@ func dotExpandedSignedx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y 
 //go:noescape
 func dotExpandedSignedx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotExpandedHalfSignedx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx6AVX2 is blockKernels.dotExpanded for 6 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotExpandedTablex1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
 //
 //go:noescape
@@ -3568,6 +3848,21 @@ func dotIQ4XSx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //
 //go:noescape
 func dotMXFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x1AVX2 is blockKernels.dot for tiles of NVFP4 and 1 rows of x.
+//
+//go:noescape
+func dotNVFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox1AVX2 is blockKernels.dot for tiles of Q4Zero and 1 rows of x.
+//
+//go:noescape
+func dotQ4Zerox1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x1AVX2 is blockKernels.dot for tiles of K8 and 1 rows of x.
+//
+//go:noescape
+func dotK8x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // dotExpandedNibblesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
 //
@@ -3749,6 +4044,66 @@ func dotExpandedSignedx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int,
 //go:noescape
 func dotExpandedSignedx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotExpandedHalfSignedx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfSignedx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalfSignedx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotExpandedTablex1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
 //
 //go:noescape
@@ -3894,6 +4249,21 @@ func dotIQ4XSx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y 
 //go:noescape
 func dotMXFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotNVFP4x1AVXVNNI is blockKernels.dot for tiles of NVFP4 and 1 rows of x.
+//
+//go:noescape
+func dotNVFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4Zerox1AVXVNNI is blockKernels.dot for tiles of Q4Zero and 1 rows of x.
+//
+//go:noescape
+func dotQ4Zerox1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x1AVXVNNI is blockKernels.dot for tiles of K8 and 1 rows of x.
+//
+//go:noescape
+func dotK8x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX2 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -3979,33 +4349,39 @@ var dotAVX512 = [W8A8 + 1][]dotFunc{
 var dotBF16AVX512 = []dotFunc{nil, dotBF16x1AVX512, dotBF16x2AVX512, dotBF16x3AVX512, dotBF16x4AVX512, dotBF16x5AVX512, dotBF16x6AVX512, dotBF16x7AVX512, dotBF16x8AVX512, dotBF16x9AVX512, dotBF16x10AVX512, dotBF16x11AVX512, dotBF16x12AVX512}
 
 var widenAVX512 = [lastBlocks + 1]unitFunc{
-	Q8:    widenQ8AVX512,
-	Q4:    widenQ4AVX512,
-	Q41:   widenQ41AVX512,
-	Q50:   widenQ50AVX512,
-	Q51:   widenQ51AVX512,
-	Q2K:   widenQ2KAVX512,
-	Q3K:   widenQ3KAVX512,
-	Q4K:   widenQ4KAVX512,
-	Q5K:   widenQ5KAVX512,
-	Q6K:   widenQ6KAVX512,
-	IQ4NL: widenIQ4NLAVX512,
-	IQ4XS: widenIQ4XSAVX512,
-	MXFP4: widenMXFP4AVX512,
+	Q8:     widenQ8AVX512,
+	Q4:     widenQ4AVX512,
+	Q41:    widenQ41AVX512,
+	Q50:    widenQ50AVX512,
+	Q51:    widenQ51AVX512,
+	Q2K:    widenQ2KAVX512,
+	Q3K:    widenQ3KAVX512,
+	Q4K:    widenQ4KAVX512,
+	Q5K:    widenQ5KAVX512,
+	Q6K:    widenQ6KAVX512,
+	IQ4NL:  widenIQ4NLAVX512,
+	IQ4XS:  widenIQ4XSAVX512,
+	MXFP4:  widenMXFP4AVX512,
+	NVFP4:  widenNVFP4AVX512,
+	Q4Zero: widenQ4ZeroAVX512,
+	K8:     widenK8AVX512,
 }
 
 var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
-	Q41 - firstBlocks:   {nil, dotQ41x1AVX512VNNI, dotQ41x2AVX512VNNI, dotQ41x3AVX512VNNI, dotQ41x4AVX512VNNI, dotQ41x5AVX512VNNI, dotQ41x6AVX512VNNI, dotQ41x7AVX512VNNI, dotQ41x8AVX512VNNI, dotQ41x9AVX512VNNI, dotQ41x10AVX512VNNI, dotQ41x11AVX512VNNI, dotQ41x12AVX512VNNI},
-	Q50 - firstBlocks:   {nil, dotQ50x1AVX512VNNI, dotQ50x2AVX512VNNI, dotQ50x3AVX512VNNI, dotQ50x4AVX512VNNI, dotQ50x5AVX512VNNI, dotQ50x6AVX512VNNI, dotQ50x7AVX512VNNI, dotQ50x8AVX512VNNI, dotQ50x9AVX512VNNI, dotQ50x10AVX512VNNI, dotQ50x11AVX512VNNI, dotQ50x12AVX512VNNI},
-	Q51 - firstBlocks:   {nil, dotQ51x1AVX512VNNI, dotQ51x2AVX512VNNI, dotQ51x3AVX512VNNI, dotQ51x4AVX512VNNI, dotQ51x5AVX512VNNI, dotQ51x6AVX512VNNI, dotQ51x7AVX512VNNI, dotQ51x8AVX512VNNI, dotQ51x9AVX512VNNI, dotQ51x10AVX512VNNI, dotQ51x11AVX512VNNI, dotQ51x12AVX512VNNI},
-	Q2K - firstBlocks:   {nil, dotQ2Kx1AVX512VNNI, dotQ2Kx2AVX512VNNI, dotQ2Kx3AVX512VNNI, dotQ2Kx4AVX512VNNI, dotQ2Kx5AVX512VNNI, dotQ2Kx6AVX512VNNI, dotQ2Kx7AVX512VNNI, dotQ2Kx8AVX512VNNI, dotQ2Kx9AVX512VNNI, dotQ2Kx10AVX512VNNI, dotQ2Kx11AVX512VNNI, dotQ2Kx12AVX512VNNI},
-	Q3K - firstBlocks:   {nil, dotQ3Kx1AVX512VNNI, dotQ3Kx2AVX512VNNI, dotQ3Kx3AVX512VNNI, dotQ3Kx4AVX512VNNI, dotQ3Kx5AVX512VNNI, dotQ3Kx6AVX512VNNI, dotQ3Kx7AVX512VNNI, dotQ3Kx8AVX512VNNI, dotQ3Kx9AVX512VNNI, dotQ3Kx10AVX512VNNI, dotQ3Kx11AVX512VNNI, dotQ3Kx12AVX512VNNI},
-	Q4K - firstBlocks:   {nil, dotQ4Kx1AVX512VNNI, dotQ4Kx2AVX512VNNI, dotQ4Kx3AVX512VNNI, dotQ4Kx4AVX512VNNI, dotQ4Kx5AVX512VNNI, dotQ4Kx6AVX512VNNI, dotQ4Kx7AVX512VNNI, dotQ4Kx8AVX512VNNI, dotQ4Kx9AVX512VNNI, dotQ4Kx10AVX512VNNI, dotQ4Kx11AVX512VNNI, dotQ4Kx12AVX512VNNI},
-	Q5K - firstBlocks:   {nil, dotQ5Kx1AVX512VNNI, dotQ5Kx2AVX512VNNI, dotQ5Kx3AVX512VNNI, dotQ5Kx4AVX512VNNI, dotQ5Kx5AVX512VNNI, dotQ5Kx6AVX512VNNI, dotQ5Kx7AVX512VNNI, dotQ5Kx8AVX512VNNI, dotQ5Kx9AVX512VNNI, dotQ5Kx10AVX512VNNI, dotQ5Kx11AVX512VNNI, dotQ5Kx12AVX512VNNI},
-	Q6K - firstBlocks:   {nil, dotQ6Kx1AVX512VNNI, dotQ6Kx2AVX512VNNI, dotQ6Kx3AVX512VNNI, dotQ6Kx4AVX512VNNI, dotQ6Kx5AVX512VNNI, dotQ6Kx6AVX512VNNI, dotQ6Kx7AVX512VNNI, dotQ6Kx8AVX512VNNI, dotQ6Kx9AVX512VNNI, dotQ6Kx10AVX512VNNI, dotQ6Kx11AVX512VNNI, dotQ6Kx12AVX512VNNI},
-	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
-	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
-	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
+	Q41 - firstBlocks:    {nil, dotQ41x1AVX512VNNI, dotQ41x2AVX512VNNI, dotQ41x3AVX512VNNI, dotQ41x4AVX512VNNI, dotQ41x5AVX512VNNI, dotQ41x6AVX512VNNI, dotQ41x7AVX512VNNI, dotQ41x8AVX512VNNI, dotQ41x9AVX512VNNI, dotQ41x10AVX512VNNI, dotQ41x11AVX512VNNI, dotQ41x12AVX512VNNI},
+	Q50 - firstBlocks:    {nil, dotQ50x1AVX512VNNI, dotQ50x2AVX512VNNI, dotQ50x3AVX512VNNI, dotQ50x4AVX512VNNI, dotQ50x5AVX512VNNI, dotQ50x6AVX512VNNI, dotQ50x7AVX512VNNI, dotQ50x8AVX512VNNI, dotQ50x9AVX512VNNI, dotQ50x10AVX512VNNI, dotQ50x11AVX512VNNI, dotQ50x12AVX512VNNI},
+	Q51 - firstBlocks:    {nil, dotQ51x1AVX512VNNI, dotQ51x2AVX512VNNI, dotQ51x3AVX512VNNI, dotQ51x4AVX512VNNI, dotQ51x5AVX512VNNI, dotQ51x6AVX512VNNI, dotQ51x7AVX512VNNI, dotQ51x8AVX512VNNI, dotQ51x9AVX512VNNI, dotQ51x10AVX512VNNI, dotQ51x11AVX512VNNI, dotQ51x12AVX512VNNI},
+	Q2K - firstBlocks:    {nil, dotQ2Kx1AVX512VNNI, dotQ2Kx2AVX512VNNI, dotQ2Kx3AVX512VNNI, dotQ2Kx4AVX512VNNI, dotQ2Kx5AVX512VNNI, dotQ2Kx6AVX512VNNI, dotQ2Kx7AVX512VNNI, dotQ2Kx8AVX512VNNI, dotQ2Kx9AVX512VNNI, dotQ2Kx10AVX512VNNI, dotQ2Kx11AVX512VNNI, dotQ2Kx12AVX512VNNI},
+	Q3K - firstBlocks:    {nil, dotQ3Kx1AVX512VNNI, dotQ3Kx2AVX512VNNI, dotQ3Kx3AVX512VNNI, dotQ3Kx4AVX512VNNI, dotQ3Kx5AVX512VNNI, dotQ3Kx6AVX512VNNI, dotQ3Kx7AVX512VNNI, dotQ3Kx8AVX512VNNI, dotQ3Kx9AVX512VNNI, dotQ3Kx10AVX512VNNI, dotQ3Kx11AVX512VNNI, dotQ3Kx12AVX512VNNI},
+	Q4K - firstBlocks:    {nil, dotQ4Kx1AVX512VNNI, dotQ4Kx2AVX512VNNI, dotQ4Kx3AVX512VNNI, dotQ4Kx4AVX512VNNI, dotQ4Kx5AVX512VNNI, dotQ4Kx6AVX512VNNI, dotQ4Kx7AVX512VNNI, dotQ4Kx8AVX512VNNI, dotQ4Kx9AVX512VNNI, dotQ4Kx10AVX512VNNI, dotQ4Kx11AVX512VNNI, dotQ4Kx12AVX512VNNI},
+	Q5K - firstBlocks:    {nil, dotQ5Kx1AVX512VNNI, dotQ5Kx2AVX512VNNI, dotQ5Kx3AVX512VNNI, dotQ5Kx4AVX512VNNI, dotQ5Kx5AVX512VNNI, dotQ5Kx6AVX512VNNI, dotQ5Kx7AVX512VNNI, dotQ5Kx8AVX512VNNI, dotQ5Kx9AVX512VNNI, dotQ5Kx10AVX512VNNI, dotQ5Kx11AVX512VNNI, dotQ5Kx12AVX512VNNI},
+	Q6K - firstBlocks:    {nil, dotQ6Kx1AVX512VNNI, dotQ6Kx2AVX512VNNI, dotQ6Kx3AVX512VNNI, dotQ6Kx4AVX512VNNI, dotQ6Kx5AVX512VNNI, dotQ6Kx6AVX512VNNI, dotQ6Kx7AVX512VNNI, dotQ6Kx8AVX512VNNI, dotQ6Kx9AVX512VNNI, dotQ6Kx10AVX512VNNI, dotQ6Kx11AVX512VNNI, dotQ6Kx12AVX512VNNI},
+	IQ4NL - firstBlocks:  {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
+	IQ4XS - firstBlocks:  {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
+	MXFP4 - firstBlocks:  {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
+	NVFP4 - firstBlocks:  {nil, dotNVFP4x1AVX512VNNI, dotNVFP4x2AVX512VNNI, dotNVFP4x3AVX512VNNI, dotNVFP4x4AVX512VNNI, dotNVFP4x5AVX512VNNI, dotNVFP4x6AVX512VNNI, dotNVFP4x7AVX512VNNI, dotNVFP4x8AVX512VNNI, dotNVFP4x9AVX512VNNI, dotNVFP4x10AVX512VNNI, dotNVFP4x11AVX512VNNI, dotNVFP4x12AVX512VNNI},
+	Q4Zero - firstBlocks: {nil, dotQ4Zerox1AVX512VNNI, dotQ4Zerox2AVX512VNNI, dotQ4Zerox3AVX512VNNI, dotQ4Zerox4AVX512VNNI, dotQ4Zerox5AVX512VNNI, dotQ4Zerox6AVX512VNNI, dotQ4Zerox7AVX512VNNI, dotQ4Zerox8AVX512VNNI, dotQ4Zerox9AVX512VNNI, dotQ4Zerox10AVX512VNNI, dotQ4Zerox11AVX512VNNI, dotQ4Zerox12AVX512VNNI},
+	K8 - firstBlocks:     {nil, dotK8x1AVX512VNNI, dotK8x2AVX512VNNI, dotK8x3AVX512VNNI, dotK8x4AVX512VNNI, dotK8x5AVX512VNNI, dotK8x6AVX512VNNI, dotK8x7AVX512VNNI, dotK8x8AVX512VNNI, dotK8x9AVX512VNNI, dotK8x10AVX512VNNI, dotK8x11AVX512VNNI, dotK8x12AVX512VNNI},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -4064,87 +4440,105 @@ var dotAVX2 = [W8A8 + 1][]dotFunc{
 }
 
 var widenAVX2 = [lastBlocks + 1]unitFunc{
-	Q8:    widenQ8AVX2,
-	Q4:    widenQ4AVX2,
-	Q41:   widenQ41AVX2,
-	Q50:   widenQ50AVX2,
-	Q51:   widenQ51AVX2,
-	Q2K:   widenQ2KAVX2,
-	Q3K:   widenQ3KAVX2,
-	Q4K:   widenQ4KAVX2,
-	Q5K:   widenQ5KAVX2,
-	Q6K:   widenQ6KAVX2,
-	IQ4NL: widenIQ4NLAVX2,
-	IQ4XS: widenIQ4XSAVX2,
-	MXFP4: widenMXFP4AVX2,
+	Q8:     widenQ8AVX2,
+	Q4:     widenQ4AVX2,
+	Q41:    widenQ41AVX2,
+	Q50:    widenQ50AVX2,
+	Q51:    widenQ51AVX2,
+	Q2K:    widenQ2KAVX2,
+	Q3K:    widenQ3KAVX2,
+	Q4K:    widenQ4KAVX2,
+	Q5K:    widenQ5KAVX2,
+	Q6K:    widenQ6KAVX2,
+	IQ4NL:  widenIQ4NLAVX2,
+	IQ4XS:  widenIQ4XSAVX2,
+	MXFP4:  widenMXFP4AVX2,
+	NVFP4:  widenNVFP4AVX2,
+	Q4Zero: widenQ4ZeroAVX2,
+	K8:     widenK8AVX2,
 }
 
 var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
-	Q41 - firstBlocks:   {nil, dotQ41x1AVX2},
-	Q50 - firstBlocks:   {nil, dotQ50x1AVX2},
-	Q51 - firstBlocks:   {nil, dotQ51x1AVX2},
-	Q2K - firstBlocks:   {nil, dotQ2Kx1AVX2},
-	Q3K - firstBlocks:   {nil, dotQ3Kx1AVX2},
-	Q4K - firstBlocks:   {nil, dotQ4Kx1AVX2, dotQ4Kx2AVX2, dotQ4Kx3AVX2, dotQ4Kx4AVX2},
-	Q5K - firstBlocks:   {nil, dotQ5Kx1AVX2, dotQ5Kx2AVX2, dotQ5Kx3AVX2, dotQ5Kx4AVX2},
-	Q6K - firstBlocks:   {nil, dotQ6Kx1AVX2, dotQ6Kx2AVX2, dotQ6Kx3AVX2, dotQ6Kx4AVX2},
-	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX2},
-	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
-	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX2},
+	Q41 - firstBlocks:    {nil, dotQ41x1AVX2},
+	Q50 - firstBlocks:    {nil, dotQ50x1AVX2},
+	Q51 - firstBlocks:    {nil, dotQ51x1AVX2},
+	Q2K - firstBlocks:    {nil, dotQ2Kx1AVX2},
+	Q3K - firstBlocks:    {nil, dotQ3Kx1AVX2},
+	Q4K - firstBlocks:    {nil, dotQ4Kx1AVX2, dotQ4Kx2AVX2, dotQ4Kx3AVX2, dotQ4Kx4AVX2},
+	Q5K - firstBlocks:    {nil, dotQ5Kx1AVX2, dotQ5Kx2AVX2, dotQ5Kx3AVX2, dotQ5Kx4AVX2},
+	Q6K - firstBlocks:    {nil, dotQ6Kx1AVX2, dotQ6Kx2AVX2, dotQ6Kx3AVX2, dotQ6Kx4AVX2},
+	IQ4NL - firstBlocks:  {nil, dotIQ4NLx1AVX2},
+	IQ4XS - firstBlocks:  {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
+	MXFP4 - firstBlocks:  {nil, dotMXFP4x1AVX2},
+	NVFP4 - firstBlocks:  {nil, dotNVFP4x1AVX2},
+	Q4Zero - firstBlocks: {nil, dotQ4Zerox1AVX2},
+	K8 - firstBlocks:     {nil, dotK8x1AVX2},
 }
 
 var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
-	Q41 - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
-	Q50 - firstBlocks:   {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
-	Q51 - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
-	Q2K - firstBlocks:   {nil, dotExpandedPairsx1AVX2, dotExpandedPairsx2AVX2, dotExpandedPairsx3AVX2, dotExpandedPairsx4AVX2, dotExpandedPairsx5AVX2, dotExpandedPairsx6AVX2},
-	Q3K - firstBlocks:   {nil, dotExpandedThreesx1AVX2, dotExpandedThreesx2AVX2, dotExpandedThreesx3AVX2, dotExpandedThreesx4AVX2, dotExpandedThreesx5AVX2, dotExpandedThreesx6AVX2},
-	Q4K - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
-	Q5K - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
-	Q6K - firstBlocks:   {nil, dotExpandedSixesx1AVX2, dotExpandedSixesx2AVX2, dotExpandedSixesx3AVX2, dotExpandedSixesx4AVX2},
-	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
-	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
-	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	Q41 - firstBlocks:    {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+	Q50 - firstBlocks:    {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	Q51 - firstBlocks:    {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
+	Q2K - firstBlocks:    {nil, dotExpandedPairsx1AVX2, dotExpandedPairsx2AVX2, dotExpandedPairsx3AVX2, dotExpandedPairsx4AVX2, dotExpandedPairsx5AVX2, dotExpandedPairsx6AVX2},
+	Q3K - firstBlocks:    {nil, dotExpandedThreesx1AVX2, dotExpandedThreesx2AVX2, dotExpandedThreesx3AVX2, dotExpandedThreesx4AVX2, dotExpandedThreesx5AVX2, dotExpandedThreesx6AVX2},
+	Q4K - firstBlocks:    {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+	Q5K - firstBlocks:    {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
+	Q6K - firstBlocks:    {nil, dotExpandedSixesx1AVX2, dotExpandedSixesx2AVX2, dotExpandedSixesx3AVX2, dotExpandedSixesx4AVX2},
+	IQ4NL - firstBlocks:  {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
+	IQ4XS - firstBlocks:  {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
+	MXFP4 - firstBlocks:  {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	NVFP4 - firstBlocks:  {nil, dotExpandedHalfSignedx1AVX2, dotExpandedHalfSignedx2AVX2, dotExpandedHalfSignedx3AVX2, dotExpandedHalfSignedx4AVX2, dotExpandedHalfSignedx5AVX2, dotExpandedHalfSignedx6AVX2},
+	Q4Zero - firstBlocks: {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+	K8 - firstBlocks:     {nil, dotExpandedHalfBytesx1AVX2, dotExpandedHalfBytesx2AVX2, dotExpandedHalfBytesx3AVX2, dotExpandedHalfBytesx4AVX2, dotExpandedHalfBytesx5AVX2},
 }
 
 var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
-	Q41 - firstBlocks:   {nil, dotQ41x1AVXVNNI},
-	Q50 - firstBlocks:   {nil, dotQ50x1AVXVNNI},
-	Q51 - firstBlocks:   {nil, dotQ51x1AVXVNNI},
-	Q2K - firstBlocks:   {nil, dotQ2Kx1AVXVNNI},
-	Q3K - firstBlocks:   {nil, dotQ3Kx1AVXVNNI},
-	Q4K - firstBlocks:   {nil, dotQ4Kx1AVXVNNI, dotQ4Kx2AVXVNNI, dotQ4Kx3AVXVNNI, dotQ4Kx4AVXVNNI},
-	Q5K - firstBlocks:   {nil, dotQ5Kx1AVXVNNI, dotQ5Kx2AVXVNNI, dotQ5Kx3AVXVNNI, dotQ5Kx4AVXVNNI},
-	Q6K - firstBlocks:   {nil, dotQ6Kx1AVXVNNI, dotQ6Kx2AVXVNNI, dotQ6Kx3AVXVNNI, dotQ6Kx4AVXVNNI},
-	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVXVNNI},
-	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVXVNNI, dotIQ4XSx2AVXVNNI, dotIQ4XSx3AVXVNNI, dotIQ4XSx4AVXVNNI},
-	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVXVNNI},
+	Q41 - firstBlocks:    {nil, dotQ41x1AVXVNNI},
+	Q50 - firstBlocks:    {nil, dotQ50x1AVXVNNI},
+	Q51 - firstBlocks:    {nil, dotQ51x1AVXVNNI},
+	Q2K - firstBlocks:    {nil, dotQ2Kx1AVXVNNI},
+	Q3K - firstBlocks:    {nil, dotQ3Kx1AVXVNNI},
+	Q4K - firstBlocks:    {nil, dotQ4Kx1AVXVNNI, dotQ4Kx2AVXVNNI, dotQ4Kx3AVXVNNI, dotQ4Kx4AVXVNNI},
+	Q5K - firstBlocks:    {nil, dotQ5Kx1AVXVNNI, dotQ5Kx2AVXVNNI, dotQ5Kx3AVXVNNI, dotQ5Kx4AVXVNNI},
+	Q6K - firstBlocks:    {nil, dotQ6Kx1AVXVNNI, dotQ6Kx2AVXVNNI, dotQ6Kx3AVXVNNI, dotQ6Kx4AVXVNNI},
+	IQ4NL - firstBlocks:  {nil, dotIQ4NLx1AVXVNNI},
+	IQ4XS - firstBlocks:  {nil, dotIQ4XSx1AVXVNNI, dotIQ4XSx2AVXVNNI, dotIQ4XSx3AVXVNNI, dotIQ4XSx4AVXVNNI},
+	MXFP4 - firstBlocks:  {nil, dotMXFP4x1AVXVNNI},
+	NVFP4 - firstBlocks:  {nil, dotNVFP4x1AVXVNNI},
+	Q4Zero - firstBlocks: {nil, dotQ4Zerox1AVXVNNI},
+	K8 - firstBlocks:     {nil, dotK8x1AVXVNNI},
 }
 
 var dotExpandedAVXVNNI = [lastBlocks - firstBlocks + 1][]expandedFunc{
-	Q41 - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
-	Q50 - firstBlocks:   {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
-	Q51 - firstBlocks:   {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
-	Q2K - firstBlocks:   {nil, dotExpandedPairsx1AVXVNNI, dotExpandedPairsx2AVXVNNI, dotExpandedPairsx3AVXVNNI, dotExpandedPairsx4AVXVNNI, dotExpandedPairsx5AVXVNNI, dotExpandedPairsx6AVXVNNI},
-	Q3K - firstBlocks:   {nil, dotExpandedThreesx1AVXVNNI, dotExpandedThreesx2AVXVNNI, dotExpandedThreesx3AVXVNNI, dotExpandedThreesx4AVXVNNI, dotExpandedThreesx5AVXVNNI, dotExpandedThreesx6AVXVNNI},
-	Q4K - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
-	Q5K - firstBlocks:   {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
-	Q6K - firstBlocks:   {nil, dotExpandedSixesx1AVXVNNI, dotExpandedSixesx2AVXVNNI, dotExpandedSixesx3AVXVNNI, dotExpandedSixesx4AVXVNNI, dotExpandedSixesx5AVXVNNI, dotExpandedSixesx6AVXVNNI},
-	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
-	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
-	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	Q41 - firstBlocks:    {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	Q50 - firstBlocks:    {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	Q51 - firstBlocks:    {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
+	Q2K - firstBlocks:    {nil, dotExpandedPairsx1AVXVNNI, dotExpandedPairsx2AVXVNNI, dotExpandedPairsx3AVXVNNI, dotExpandedPairsx4AVXVNNI, dotExpandedPairsx5AVXVNNI, dotExpandedPairsx6AVXVNNI},
+	Q3K - firstBlocks:    {nil, dotExpandedThreesx1AVXVNNI, dotExpandedThreesx2AVXVNNI, dotExpandedThreesx3AVXVNNI, dotExpandedThreesx4AVXVNNI, dotExpandedThreesx5AVXVNNI, dotExpandedThreesx6AVXVNNI},
+	Q4K - firstBlocks:    {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	Q5K - firstBlocks:    {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
+	Q6K - firstBlocks:    {nil, dotExpandedSixesx1AVXVNNI, dotExpandedSixesx2AVXVNNI, dotExpandedSixesx3AVXVNNI, dotExpandedSixesx4AVXVNNI, dotExpandedSixesx5AVXVNNI, dotExpandedSixesx6AVXVNNI},
+	IQ4NL - firstBlocks:  {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
+	IQ4XS - firstBlocks:  {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
+	MXFP4 - firstBlocks:  {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	NVFP4 - firstBlocks:  {nil, dotExpandedHalfSignedx1AVXVNNI, dotExpandedHalfSignedx2AVXVNNI, dotExpandedHalfSignedx3AVXVNNI, dotExpandedHalfSignedx4AVXVNNI, dotExpandedHalfSignedx5AVXVNNI, dotExpandedHalfSignedx6AVXVNNI},
+	Q4Zero - firstBlocks: {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	K8 - firstBlocks:     {nil, dotExpandedHalfBytesx1AVXVNNI, dotExpandedHalfBytesx2AVXVNNI, dotExpandedHalfBytesx3AVXVNNI, dotExpandedHalfBytesx4AVXVNNI, dotExpandedHalfBytesx5AVXVNNI, dotExpandedHalfBytesx6AVXVNNI},
 }
 
 var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
-	Q41 - firstBlocks:   expandQ41AVX2,
-	Q50 - firstBlocks:   expandQ50AVX2,
-	Q51 - firstBlocks:   expandQ51AVX2,
-	Q2K - firstBlocks:   expandQ2KAVX2,
-	Q3K - firstBlocks:   expandQ3KAVX2,
-	Q4K - firstBlocks:   expandQ4KAVX2,
-	Q5K - firstBlocks:   expandQ5KAVX2,
-	Q6K - firstBlocks:   expandQ6KAVX2,
-	IQ4NL - firstBlocks: expandIQ4NLAVX2,
-	IQ4XS - firstBlocks: expandIQ4XSAVX2,
-	MXFP4 - firstBlocks: expandMXFP4AVX2,
+	Q41 - firstBlocks:    expandQ41AVX2,
+	Q50 - firstBlocks:    expandQ50AVX2,
+	Q51 - firstBlocks:    expandQ51AVX2,
+	Q2K - firstBlocks:    expandQ2KAVX2,
+	Q3K - firstBlocks:    expandQ3KAVX2,
+	Q4K - firstBlocks:    expandQ4KAVX2,
+	Q5K - firstBlocks:    expandQ5KAVX2,
+	Q6K - firstBlocks:    expandQ6KAVX2,
+	IQ4NL - firstBlocks:  expandIQ4NLAVX2,
+	IQ4XS - firstBlocks:  expandIQ4XSAVX2,
+	MXFP4 - firstBlocks:  expandMXFP4AVX2,
+	NVFP4 - firstBlocks:  expandNVFP4AVX2,
+	Q4Zero - firstBlocks: expandQ4ZeroAVX2,
+	K8 - firstBlocks:     expandK8AVX2,
 }

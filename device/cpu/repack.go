@@ -77,6 +77,7 @@ type rawBlock struct {
 	scale, minimum uint16   // float16; MXFP4: the exponent
 	factors        [2]uint8 // of the scale, of each half if there are two
 	minFactors     [2]uint8
+	halfScales     [2]uint16 // float16, of each half
 }
 
 // read takes block b out of the blocks src of type d, which are b's row.
@@ -108,6 +109,15 @@ func (w *rawBlock) read(d weights.DType, src []byte, b int) {
 	case weights.MXFP4:
 		w.scale = uint16(src[0])
 		w.codes.halves(src[1:])
+	case weights.NVFP4: // four scales of 16 columns, each with 8 bytes of codes
+		for half := range 2 {
+			part := 2*b + half
+			w.halfScales[half] = halfScaleNVFP4(src[part])
+			for i := range 2 {
+				v := word(src[4+8*part+4*i:])
+				w.codes[4*half+i], w.codes[4*half+2+i] = v&(15*each), v>>4&(15*each)
+			}
+		}
 	default:
 		w.readSuper(d, src, b)
 	}
@@ -167,9 +177,10 @@ func (w *rawBlock) finite(d weights.DType) bool {
 	if d == weights.MXFP4 {
 		return w.scale <= maxExponent
 	}
-	const infinity = 0x7c00
-	return w.scale&infinity != infinity && w.minimum&infinity != infinity
+	return finiteF16(w.scale) && finiteF16(w.minimum)
 }
+
+func finiteF16(h uint16) bool { return h&0x7c00 != 0x7c00 }
 
 // maxExponent is the greatest exponent of MXFP4 with which 12, its greatest number doubled,
 // stays below infinity.
@@ -178,6 +189,9 @@ const maxExponent = 252
 // repack stores columns [k0, k1) of row i of t as row r of the tile. It reports false if a
 // scale is infinite or NaN.
 func (f Format) repack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) bool {
+	if w, ok := wideTypes[t.DType]; ok {
+		return f.repackWide(&w, tile, r, t, i, k0, k1)
+	}
 	src := t.Data[t.StoredRow(i)*t.DType.RowBytes(t.Shape[1]):]
 	s := f.blocks()
 	for b := k0 / blockColumns; b*blockColumns < k1; b++ {
@@ -217,7 +231,16 @@ func (s *blockSpec) put(tile []byte, b, r int, w *rawBlock) {
 	switch s.source {
 	case exponents:
 		unit[b*rowsPerTile+r] = uint8(w.scale)
+	case zeros:
+		at := unit[b*zeroBytes:]
+		binary.LittleEndian.PutUint16(at[2*r:], w.scale)
+		at[2*rowsPerTile+r] = w.minFactors[0]
 	case halfFloats:
+		if s.halves() {
+			float(2*b, w.halfScales[0])
+			float(2*b+1, w.halfScales[1])
+			break
+		}
 		float(b, w.scale)
 		if s.mins() {
 			float(parts+b, w.minimum)

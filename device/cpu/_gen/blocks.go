@@ -26,6 +26,7 @@ const (
 	exponents  = "exponents"
 	factors    = "factors"
 	nibbles    = "nibbles"
+	zeros      = "zeros"
 )
 
 var blockFormats = []*blockFormat{
@@ -40,6 +41,9 @@ var blockFormats = []*blockFormat{
 	{"IQ4NL", false, false, 2, halfFloats, 4, 0, 0, "iq4"},
 	{"IQ4XS", false, false, 8, factors, 4, 0, 0, "iq4"},
 	{"MXFP4", false, false, 2, exponents, 4, 0, 0, "mxfp4"},
+	{"NVFP4", true, false, 2, halfFloats, 4, 0, 0, "mxfp4"},
+	{"Q4Zero", false, true, 4, zeros, 4, 0, 0, ""},
+	{"K8", true, false, 8, factors, 8, 0, 3, ""},
 }
 
 // What the codes of a table stand for, plus an offset (blocks.go, valuesIQ4 and valuesMXFP4).
@@ -86,8 +90,11 @@ func (f *blockFormat) factorsAt() int {
 
 // perBlock is what a block adds to the place of scales in the header.
 func (f *blockFormat) perBlock() int {
-	if f.source == halfFloats {
-		return 2 * tileRows
+	switch f.source {
+	case halfFloats:
+		return 2 * tileRows * f.parts()
+	case zeros:
+		return 3 * tileRows
 	}
 	return tileRows * f.parts()
 }
@@ -98,7 +105,7 @@ func (f *blockFormat) minsAt() int { return f.unit * f.perBlock() }
 // head is the size of a header.
 func (f *blockFormat) head() int {
 	size := f.unit * f.perBlock()
-	if f.mins && f.source != nibbles {
+	if f.mins && f.source != nibbles && f.source != zeros {
 		size *= 2
 	}
 	if f.source == factors || f.source == nibbles {
@@ -228,7 +235,9 @@ func (g *gen) blockReader(f *blockFormat, header, data string) *blockReader {
 		k.table = g.vec()
 		g.op(g.load(), g.operand(f.table), k.table)
 	}
-	k.lowMask = g.mask((1<<f.low - 1) << f.shift)
+	if f.low < 8 {
+		k.lowMask = g.mask((1<<f.low - 1) << f.shift)
+	}
 	if f.high > 0 {
 		k.highMask = g.mask((1<<f.high - 1) << (f.shift + f.low))
 	}
@@ -285,8 +294,8 @@ func (k *blockReader) unit(from string) {
 func (k *blockReader) scale(dst vec, p, part int) {
 	f := k.f
 	switch f.source {
-	case halfFloats:
-		k.op("VCVTPH2PS", at(part*k.lanes*2, k.header), dst)
+	case halfFloats, zeros:
+		k.op("VCVTPH2PS", at(p*2*tileRows+part*k.lanes*2, k.header), dst)
 		if f.shift > 0 {
 			k.op("VMULPS", k.operand(fmt.Sprint("shift", f.shift)), dst, dst)
 		}
@@ -318,6 +327,13 @@ func (k *blockReader) scale(dst vec, p, part int) {
 // minimum is scale for minimums.
 func (k *blockReader) minimum(dst vec, p, part int) {
 	switch k.f.source {
+	case zeros:
+		k.op("VCVTPH2PS", at(part*k.lanes*2, k.header), k.t)
+		k.op("VMULPS", k.operand("minus"), k.t, k.t)
+		k.op("VPMOVZXBD", at(2*tileRows+part*k.lanes, k.header), dst)
+		k.op("VCVTDQ2PS", dst, dst)
+		k.op("VMULPS", k.t, dst, dst)
+		return
 	case halfFloats:
 		k.op("VCVTPH2PS", at(k.f.minsAt()+part*k.lanes*2, k.header), dst)
 		return
@@ -361,6 +377,10 @@ func (k *blockReader) codes(first, end, part int, use func(j int, w vec)) {
 // line has the codes of line j in out.
 func (k *blockReader) line(j int) {
 	f := k.f
+	if f.low == 8 {
+		k.op("VMOVAPS", k.raw, k.out)
+		return
+	}
 	placed := k.place(k.raw, k.out, j/f.low*f.low, f.shift)
 	k.op(k.and(), k.lowMask, placed, k.out)
 	if f.table != "" {

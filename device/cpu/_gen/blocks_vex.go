@@ -17,19 +17,24 @@ type vexForm struct {
 }
 
 var vexForms = []*vexForm{
-	{"Nibbles", []string{"Q41", "Q4K"}, false, true, 15, 0},
+	{"Nibbles", []string{"Q41", "Q4K", "Q4Zero"}, false, true, 15, 0},
 	{"Fives", []string{"Q51", "Q5K"}, false, true, 31, 0},
 	{"Pairs", []string{"Q2K"}, true, true, 3, 0},
 	{"Threes", []string{"Q3K"}, true, false, 7, 4},
 	{"Sixes", []string{"Q6K"}, true, false, 63, 32},
 	{"Signed", []string{"Q50", "MXFP4"}, false, false, 31, 16},
+	{"HalfSigned", []string{"NVFP4"}, true, false, 31, 16},
+	{"HalfBytes", []string{"K8"}, true, false, 255, 128},
 	{"Table", []string{"IQ4NL", "IQ4XS"}, false, false, 255, 128},
 }
 
-// natural is f with codes as they are.
+// natural is f with codes as they are. Those of eight bits are not shifted when they are
+// expanded.
 func (f *blockFormat) natural() *blockFormat {
 	n := *f
-	n.shift = 0
+	if n.low < 8 {
+		n.shift = 0
+	}
 	if n.table == "mxfp4" {
 		n.table = "mxfp4by16"
 	}

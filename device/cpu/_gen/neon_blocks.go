@@ -120,7 +120,9 @@ func (n *neon) fill(d v, bits uint32) {
 // constants fills registers.
 func (k *nReader) constants() {
 	f := k.f
-	k.movi(k.low, 1<<f.low-1)
+	if f.low < 8 {
+		k.movi(k.low, 1<<f.low-1)
+	}
 	if f.high > 0 {
 		k.movi(k.high, 1<<f.high-1)
 	}
@@ -138,6 +140,8 @@ func (k *nReader) constants() {
 		k.fill(k.one, 1)
 	case nibbles:
 		k.fill(k.one, math.Float32bits(1.0/128))
+	case factors:
+		k.fill(k.one, math.Float32bits(1/float32(int(1)<<f.shift)))
 	}
 }
 
@@ -165,6 +169,11 @@ func (k *nReader) unit() int {
 		return 0
 	}
 	k.halves(k.d, nUnits, 0)
+	for _, d := range k.d {
+		if f.shift > 0 {
+			k.fmul(d, d, k.one)
+		}
+	}
 	if f.mins {
 		k.halves(k.m, nUnits, 2*tileRows)
 		for _, m := range k.m {
@@ -193,8 +202,8 @@ func (k *nReader) bytes(signed bool) {
 func (k *nReader) scales(p int) {
 	f, s := k.f, k.scale
 	switch f.source {
-	case halfFloats:
-		k.halves(s, nHeader, 0)
+	case halfFloats, zeros:
+		k.halves(s, nHeader, p*2*tileRows)
 		return
 	case exponents:
 		// As in blockReader.scale.
@@ -233,6 +242,12 @@ func (k *nReader) minimums(p int) {
 	case halfFloats:
 		k.halves(k.scale, nHeader, f.minsAt())
 		return
+	case zeros:
+		k.halves(k.m, nHeader, 0)
+		for _, m := range k.m {
+			k.fneg(m, m)
+		}
+		k.ldrQ(k.raw, nHeader, 2*tileRows)
 	case nibbles:
 		k.ldrQ(k.raw, nHeader, p*tileRows)
 		k.ushrB(k.raw, k.raw, 4)
@@ -249,7 +264,11 @@ func (k *nReader) codes(part int) {
 	for l := range f.low {
 		k.ldrQ(k.raw, nData, l*line+part*16)
 		for j := l; j < codeLines; j += f.low {
-			k.bits(k.out, k.raw, j/f.low*f.low, f.low, k.low)
+			if f.low == 8 {
+				k.mov(k.out, k.raw)
+			} else {
+				k.bits(k.out, k.raw, j/f.low*f.low, f.low, k.low)
+			}
 			if f.table != "" {
 				k.tbl(k.out, k.values, k.out)
 			}
