@@ -125,6 +125,7 @@ golden: ## write the golden data again (needs Python with tools/golden/requireme
 	$(PYTHON) tools/golden/llguidance_lark.py grammar/testdata/llguidance_lark.json
 	$(PYTHON) tools/golden/ggml_grids.py weights/blocks_grids.bin
 	$(PYTHON) tools/golden/ggml_blocks.py weights/testdata/blocks models/weir-tiny
+	$(PYTHON) tools/golden/ggml_rows.py model/testdata/quantised models/weir-tiny
 
 parquet-check: ## read a Parquet export with pyarrow and DuckDB (needs Python with tools/parquet/requirements.txt)
 	mkdir -p build/parquet

@@ -126,10 +126,15 @@ func checkKind(path string, m *gguf.Metadata) error {
 	return fmt.Errorf("%w: %s %s: %w", ErrUnsupported, path, what, errCompanion)
 }
 
-// openGGUF opens the model in a GGUF file.
-func openGGUF(path string) (*Model, error) {
+// OpenGGUF is Open for a GGUF file that is not on a disk.
+func OpenGGUF(fsys fs.FS, name string) (*Model, error) {
+	return openGGUF(name, func() (*gguf.File, error) { return gguf.OpenFS(fsys, name) })
+}
+
+// openGGUF opens the model in a GGUF file, which open opens.
+func openGGUF(path string, open func() (*gguf.File, error)) (*Model, error) {
 	m := &Model{}
-	f, c, err := m.readGGUF(path)
+	f, c, err := m.readGGUF(path, open)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +144,7 @@ func openGGUF(path string) (*Model, error) {
 	}
 	m.files = func() (*weights.Checkpoint, error) {
 		again := &Model{}
-		f, c, err := again.readGGUF(path)
+		f, c, err := again.readGGUF(path, open)
 		if err != nil {
 			return nil, err
 		}
@@ -154,8 +159,8 @@ func openGGUF(path string) (*Model, error) {
 
 // readGGUF reads the configuration of a file, and makes a checkpoint of its tensors, with the
 // names that they have in checkpoints of Hugging Face.
-func (m *Model) readGGUF(path string) (_ *gguf.File, _ *weights.Checkpoint, err error) {
-	f, err := gguf.Open(path)
+func (m *Model) readGGUF(path string, open func() (*gguf.File, error)) (_ *gguf.File, _ *weights.Checkpoint, err error) {
+	f, err := open()
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, fmt.Errorf("%w: %w", ErrConfig, err)

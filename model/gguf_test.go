@@ -249,6 +249,13 @@ func TestGGUFRefused(t *testing.T) {
 		{setKey("llama.logit_scale", float32(2)), model.ErrUnsupported, "the key llama.logit_scale is 2, and what it would change is not known here"},
 		{setKey("tokenizer.ggml.eos_token_id", "2"), model.ErrConfig, `the key tokenizer.ggml.eos_token_id is "2" (string), not an integer`},
 		{setKey("general.sampling.top_p", float32(2)), model.ErrConfig, "top_p 2 is not in (0, 1]"},
+		{func(g *testkit.GGUF) {
+			g.Set("general.architecture", "mistral3")
+			for i, k := range g.Keys {
+				g.Keys[i].Key = strings.Replace(k.Key, "llama.", "mistral3.", 1)
+			}
+			g.Set("mistral3.attention.temperature_scale", float32(0.1))
+		}, model.ErrUnsupported, "the key mistral3.attention.temperature_scale is 0.1"},
 		{addTensor("blk.0.attn_q.scale", 0, 1), model.ErrMismatch, "not expected: blk.0.attn_q.scale"},
 		{addTensor("blk.00.attn_q.weight", 0, 8, 8), model.ErrMismatch, "not expected: blk.00.attn_q.weight"},
 		{addTensor("blk.0.attn_q_norm.weight", 0, 4), model.ErrMismatch, "not expected: blk.0.attn_q_norm.weight"},
@@ -382,6 +389,9 @@ func TestGGUFReopen(t *testing.T) {
 	dir := t.TempDir()
 	path := writeGGUF(t, dir, "x", tinyGGUF())
 	m := openPath(t, path)
+	if m.Digest() == "" { // by which it is known
+		t.Fatal("no digest")
+	}
 	if err := m.Reopen(); err != nil {
 		t.Fatal(err)
 	}
@@ -408,25 +418,100 @@ func TestGGUFReopen(t *testing.T) {
 	}
 }
 
-// TestGGUFDamaged: whatever byte of a header is changed, the file is refused with one line or
-// opened, and nothing panics.
+// FuzzGGUF: whatever the bytes, the file is refused with one line or opened, and nothing panics.
+func FuzzGGUF(f *testing.F) {
+	f.Add(tinyGGUF().Bytes())
+	for _, change := range []func(*testkit.GGUF){
+		addTensor("rope_freqs.weight", 0, 2), addTensor("blk.0.attn_qkv.weight", 0, 8, 16), addTensor("blk.0.attn_q.bias", 0, 8),
+		setKey("llama.rope.scaling.type", "yarn"), setKey("llama.attention.head_count", []int32{2, 2}), setKey("general.sampling.top_k", int32(3)),
+	} {
+		g := tinyGGUF()
+		change(g)
+		f.Add(g.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := model.OpenGGUF(fstest.MapFS{"x": {Data: b}}, "x")
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Error(err)
+			}
+			return
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestGGUFDamaged changes every byte of a header.
 func TestGGUFDamaged(t *testing.T) {
 	whole := tinyGGUF().Bytes()
-	end := len(whole) - 4*(10*8*2+8*8*2+4*8*2+12*8*3) // about where the header ends
-	for at := range end {
+	for at := range len(whole) - 4*(10*8*2+8*8*2+4*8*2+12*8*3) { // about where the header ends
 		for _, flip := range []byte{1, 0x80, 0xff} {
 			b := slices.Clone(whole)
 			b[at] ^= flip
-			path := filepath.Join(t.TempDir(), "x")
-			if err := os.WriteFile(path, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			m, err := model.Open(path)
+			m, err := model.OpenGGUF(fstest.MapFS{"x": {Data: b}}, "x")
 			if err == nil {
 				m.Close()
 			} else if strings.Contains(err.Error(), "\n") {
 				t.Errorf("byte %d: %v", at, err)
 			}
+		}
+	}
+}
+
+// TestGGUFRope: the keys about rotary embeddings mean what fields of a config.json mean.
+func TestGGUFRope(t *testing.T) {
+	for _, c := range []struct {
+		arch string
+		keys map[string]any // below rope.
+		json string
+	}{
+		{"llama", nil, `"rope_theta":10000`},
+		{"llama", map[string]any{"freq_base": float32(500000)}, `"rope_theta":500000`},
+		{"llama", map[string]any{"scaling.factor": float32(4)}, `"rope_scaling":{"type":"linear","factor":4}`},
+		{"llama", map[string]any{"scale_linear": float32(2)}, `"rope_scaling":{"type":"linear","factor":2}`},
+		{"qwen2", map[string]any{"scaling.type": "linear", "scaling.factor": float32(4)}, `"rope_scaling":{"type":"linear","factor":4}`},
+		{"qwen2", map[string]any{"scaling.type": "none", "scaling.factor": float32(4)}, `"rope_theta":10000`},
+		{"qwen3", map[string]any{"scaling.type": "yarn", "scaling.factor": float32(4), "scaling.original_context_length": uint32(32)},
+			`"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":32}`},
+		{"qwen3", map[string]any{"scaling.type": "yarn", "scaling.factor": float32(4), "scaling.original_context_length": uint32(32),
+			"scaling.yarn_beta_fast": float32(24), "scaling.yarn_beta_slow": float32(2), "scaling.yarn_attn_factor": float32(1.25)},
+			`"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":32,"beta_fast":24,"beta_slow":2,"attention_factor":1.25}`},
+		{"mistral3", map[string]any{"scaling.type": "yarn", "scaling.factor": float32(16), "scaling.original_context_length": uint32(32), "scaling.yarn_log_multiplier": float32(1)},
+			`"rope_scaling":{"type":"yarn","factor":16,"original_max_position_embeddings":32,"mscale":1,"mscale_all_dim":1}`},
+	} {
+		g := tinyGGUF()
+		for i, k := range g.Keys {
+			g.Keys[i].Key = strings.Replace(k.Key, "llama.", c.arch+".", 1)
+		}
+		g.Set("general.architecture", c.arch)
+		for key, v := range c.keys {
+			g.Set(c.arch+".rope."+key, v)
+		}
+		if c.arch == "qwen2" {
+			addTensor("blk.0.attn_q.bias", 0, 8)(g)
+			addTensor("blk.0.attn_k.bias", 0, 4)(g)
+			addTensor("blk.0.attn_v.bias", 0, 4)(g)
+		}
+		if c.arch == "qwen3" {
+			addTensor("blk.0.attn_q_norm.weight", 0, 4)(g)
+			addTensor("blk.0.attn_k_norm.weight", 0, 4)(g)
+		}
+		m, err := model.OpenGGUF(fstest.MapFS{"x": {Data: g.Bytes()}}, "x")
+		if err != nil {
+			t.Errorf("%s: %v", c.json, err)
+			continue
+		}
+		defer m.Close()
+		got := m.Config
+		want, err := model.ParseConfig([]byte(`{"architectures":["` + got.Architecture + `"],"hidden_size":8,"vocab_size":10,"intermediate_size":12,"num_hidden_layers":1,"num_attention_heads":2,
+			"num_key_value_heads":1,"head_dim":4,"max_position_embeddings":64,"sliding_window":null,"eos_token_id":2,"rms_norm_eps":1e-5,` + c.json + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n%+v, not\n%+v", c.json, got, want)
 		}
 	}
 }

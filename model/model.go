@@ -22,8 +22,8 @@ import (
 var ErrMismatch = errors.New("model: the checkpoint does not match its config.json")
 
 // Model is an opened checkpoint: its config is supported, and all tensors that the
-// network needs are there in the right shapes. Of the weights only the first bytes of
-// each tensor have been read. Several runners, one after the other, may be made from it.
+// network needs are there in the right shapes. No weights have been read. Several runners,
+// one after the other, may be made from it.
 type Model struct {
 	Config     Config
 	Generation GenerationDefaults
@@ -45,7 +45,7 @@ func Open(dir string) (*Model, error) {
 		return nil, err
 	}
 	if file != "" {
-		return openGGUF(file)
+		return openGGUF(file, func() (*gguf.File, error) { return gguf.Open(file) })
 	}
 	files := func() (*weights.Checkpoint, error) { return weights.Open(dir) }
 	m, err := open(dir, plainfile.Dir(dir), files)
@@ -162,9 +162,10 @@ func (m *Model) Reopen() error {
 }
 
 // check compares the tensors of a checkpoint with those that the network needs, and returns
-// the digest.
+// the digest, if that of the model is known. No weights are read for a model whose digest nobody
+// has asked for.
 func (m *Model) check(c *weights.Checkpoint) (digest string, err error) {
-	if err := m.checkTensors(c); err != nil {
+	if err := m.checkTensors(c); err != nil || m.digest == "" {
 		return "", err
 	}
 	defer c.CatchFault(debug.SetPanicOnFault(true), &err)
@@ -321,8 +322,20 @@ func (c *Config) ActivationBytes(maxTokens int) int64 {
 
 // Digest is a hash that differs between models. It covers the config, and the name,
 // type, shape and first bytes of every tensor. Reading all bytes would take seconds,
-// and two trainings of one network differ in the first ones.
-func (m *Model) Digest() string { return m.digest }
+// and two trainings of one network differ in the first ones. It is "" if the files have been
+// cut, which those who load the weights are told.
+func (m *Model) Digest() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.digest == "" {
+		var err error
+		func() {
+			defer m.checkpoint.CatchFault(debug.SetPanicOnFault(true), &err)
+			m.digest = digestOf(&m.Config, m.checkpoint)
+		}()
+	}
+	return m.digest
+}
 
 func digestOf(config *Config, c *weights.Checkpoint) string {
 	h := sha256.New()

@@ -21,11 +21,14 @@ type reference struct {
 	last    []int32       // what the previous step drew
 	results []backend.Out // of steps that have not ended
 	err     error
+	// rounds says which tensors activations are rounded for before a product; nil: none.
+	rounds func(t weights.Tensor) bool
 }
 
 type referenceMatrix struct {
-	rows [][]float64 // [N][K]
-	bias []float64   // [N]
+	rows    [][]float64 // [N][K]
+	bias    []float64   // [N]
+	rounded []bool      // [N] whether the row is multiplied with rounded activations
 }
 
 func newReference() model.Device { return &reference{} }
@@ -52,8 +55,19 @@ func zeros(rows, columns int) [][]float64 {
 }
 
 // decode widens a stored tensor, element by element, as IEEE 754 says.
+// Blocks are widened as package weights does, which is compared with ggml there.
 func decode(t weights.Tensor) []float64 {
 	v := make([]float64, t.Len())
+	if t.DType.Blocked() {
+		row := make([]float32, t.Shape[1])
+		for r := range t.Shape[0] {
+			t.Widen(row, r, 0)
+			for k, x := range row {
+				v[r*len(row)+k] = float64(x)
+			}
+		}
+		return v
+	}
 	for i := range v {
 		switch t.DType {
 		case weights.F32:
@@ -110,6 +124,7 @@ func (d *reference) Load(m model.Matrix) (model.Weight, error) {
 		}
 		for i := range t.Shape[0] {
 			x.rows = append(x.rows, data[i*t.Shape[1]:(i+1)*t.Shape[1]])
+			x.rounded = append(x.rounded, d.rounds != nil && d.rounds(t))
 		}
 	}
 	for _, t := range m.Bias {
@@ -168,14 +183,44 @@ func normRow(to, from, weight []float64, eps float32) {
 func (d *reference) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	from := d.act(src)
 	for i, to := range d.act(dst) {
-		for n, row := range d.weights[w].rows {
-			sum := d.weights[w].bias[n]
-			for k := range row {
-				sum += row[k] * from[i][k]
-			}
-			to[n] = sum
+		rounded := roundActivations(from[i])
+		for n := range d.weights[w].rows {
+			to[n] = d.weights[w].bias[n] + d.weights[w].dot(n, from[i], rounded)
 		}
 	}
+}
+
+// dot multiplies row n with activations, as they are or rounded.
+func (w *referenceMatrix) dot(n int, x, rounded []float64) float64 {
+	if w.rounded[n] {
+		x = rounded
+	}
+	sum := 0.0
+	for k, v := range w.rows[n] {
+		sum += v * x[k]
+	}
+	return sum
+}
+
+// roundActivations rounds each 32 numbers to integers of at most 127 times a power of two, the
+// least that allows it, as the CPU device does.
+func roundActivations(x []float64) []float64 {
+	rounded := make([]float64, len(x))
+	for at := 0; at < len(x); at += 32 {
+		block := x[at:min(at+32, len(x))]
+		top := 0.0
+		for _, v := range block {
+			top = max(top, math.Abs(v))
+		}
+		if top == 0 {
+			continue
+		}
+		scale := math.Exp2(math.Ceil(math.Log2(top / 127.49)))
+		for i, v := range block {
+			rounded[at+i] = math.RoundToEven(v/scale) * scale
+		}
+	}
+	return rounded
 }
 
 func (d *reference) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
@@ -301,11 +346,9 @@ func (d *reference) Draw(head model.Weight, src model.Act, draws *backend.Draws)
 			d.err = errors.New("the reference device only draws greedily")
 		}
 		best, at := math.Inf(-1), int32(-1)
-		for token, w := range d.weights[head].rows {
-			logit := 0.0
-			for k := range w {
-				logit += w[k] * from[r][k]
-			}
+		rounded := roundActivations(from[r])
+		for token := range d.weights[head].rows {
+			logit := d.weights[head].dot(token, from[r], rounded)
 			if logit > best {
 				best, at = logit, int32(token)
 			}

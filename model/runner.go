@@ -100,6 +100,7 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 			dev.Close()
 		}
 	}()
+	m.Digest() // by which Reopen knows these weights
 	o = m.Options(o)
 	c := &m.Config
 	if err := o.validate(c); err != nil {

@@ -116,7 +116,7 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 	}
 	defer runner.Close()
 	memory, slots := dev.Memory(), opt.NumBlocks*opt.BlockTokens
-	subject := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: o.quantization != "auto",
+	subject := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: o.quantization != "auto" || len(quantizedTensors(network)) > 0 && o.dtype != "float32",
 		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: c.Threads}
 	stopProfile, err := startProfile(o.profile)
 	if err != nil {

@@ -92,7 +92,7 @@ func (o *engineOptions) longest(c *model.Config, found *gpu) int {
 func (o *engineOptions) stepLimits(onGPU bool, longest int) (tokens, prefill int) {
 	tokens, prefill = o.maxTokens, o.maxPrefill
 	if tokens == 0 {
-		tokens = 512
+		tokens = stepTokens
 		if onGPU {
 			tokens = 2048
 		}

@@ -10,8 +10,9 @@ import (
 
 // gpuPlan is a backend on a GPU that has been chosen and not opened yet.
 type gpuPlan struct {
-	device string // in words
-	kind   string // everything about it that decides the bits of an answer
+	device string   // in words
+	kind   string   // everything about it that decides the bits of an answer
+	notes  []string // for the log
 	// open opens the backend with this number of KV blocks, or with as many as fit
 	// if it is 0.
 	open func(blocks int) (backend.Backend, error)
@@ -32,13 +33,11 @@ func (o *engineOptions) findGPU() (*gpu, error) {
 // sequence is if that was not asked for, is known once the backend has been opened for the
 // first time.
 func (e *preparedEngine) planGPU(ctx context.Context, g *gpu, s *source, opt model.Options, o *engineOptions) (backendPlan, error) {
-	if err := checkQuantizedGPU(s.network); err != nil {
-		return backendPlan{}, err
-	}
 	plan, err := g.plan(ctx, s, opt, o, e.shorten)
 	if err != nil {
 		return backendPlan{}, err
 	}
+	e.notes = plan.notes
 	_, _, e.cacheType = o.types()
 	e.device, e.fingerprint = plan.device, fingerprint(build(), plan.kind, o.dtype, e.cacheType, s.network.Digest())
 	opt.NumBlocks = 0                  // not known yet

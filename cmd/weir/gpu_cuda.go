@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"weir/backend"
 	"weir/device/cuda"
@@ -49,11 +52,16 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 	if err != nil {
 		return nil, usageError{err}
 	}
+	notes, err := checkStored(s.network, cfg, o)
+	if err != nil {
+		return nil, err
+	}
 	opt.Depth, opt.ThreadBound = 2, true
 	c := &s.network.Config
 	shape := model.Shape{Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Spec: backend.Spec{BlockTokens: opt.BlockTokens}}
 	block := cuda.BlockBytes(shape)
 	p := &gpuPlan{
+		notes:   notes,
 		device:  "CUDA, " + g.info.String(),
 		kind:    fmt.Sprintf("cuda sm_%d%d %d %s", g.info.Major, g.info.Minor, cfg.Products, cfg.Weights),
 		kvBytes: func(blocks int) int64 { return int64(blocks) * block },
@@ -108,11 +116,46 @@ func (g *gpu) config(o *engineOptions) (cuda.Config, error) {
 		cfg.Products = cuda.WGMMA
 	}
 	cfg.Weights = map[string]cuda.Format{"q8": cuda.Q8, "q4": cuda.Q4}[o.quantization]
+	cfg.Widen = o.convert
 	cfg.Note = func(message string, args ...any) { slog.Debug(message, args...) }
 	if dir, err := os.UserCacheDir(); err == nil {
 		cfg.CacheDir = filepath.Join(dir, "weir", "cubin")
 	}
 	return cfg, nil
+}
+
+// checkStored refuses weights that a GPU would have to round, unless the flags say so, before
+// anything is loaded. The lines are for the log.
+func checkStored(network *model.Model, cfg cuda.Config, o *engineOptions) (lines []string, err error) {
+	if err := o.refuseRequantizing(quantizedTensors(network)); err != nil {
+		return nil, err
+	}
+	rounded := map[string]map[string]bool{} // what they become, and the types that they have in the file
+	for _, m := range network.Matrices() {
+		if m.Use == model.Vector {
+			continue
+		}
+		f, exact, err := cfg.StoredAs(m)
+		if errors.Is(err, cuda.ErrStored) {
+			err = fmt.Errorf("%w: --allow-converted-weights rounds such weights to bfloat16, and --device cpu computes them as they are", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range m.Rows {
+			if t.Quantized() && !exact {
+				as := f.String()
+				if rounded[as] == nil {
+					rounded[as] = map[string]bool{}
+				}
+				rounded[as][t.TypeName()] = true
+			}
+		}
+	}
+	for _, as := range slices.Sorted(maps.Keys(rounded)) {
+		lines = append(lines, fmt.Sprintf("%s is rounded to %s", strings.Join(slices.Sorted(maps.Keys(rounded[as])), ", "), as))
+	}
+	return lines, nil
 }
 
 // fitPool gives the KV cache the memory that is left once everything else has been

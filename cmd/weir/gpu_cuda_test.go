@@ -16,6 +16,8 @@ import (
 
 	"weir/device/cuda"
 	"weir/device/cuda/check"
+	"weir/model"
+	"weir/weights"
 )
 
 const gpuBuilt = true
@@ -315,4 +317,61 @@ func TestContextOnGPU(t *testing.T) {
 			t.Errorf("a cache of 4,096 tokens and no null block is enough: %v", err)
 		}
 	}
+}
+
+// TestStoredForGPU: quantised weights are kept where kernels read them, and else refused with
+// the flags that help, before anything is loaded.
+func TestStoredForGPU(t *testing.T) {
+	g := &gpu{cuda.Info{Major: 8}}
+	for _, c := range []struct{ stored, args, line, failure string }{
+		{"Q8_0", "", "", ""},
+		{"Q4_0", "", "", ""},
+		{"Q4_K", "", "", "is stored as Q4_K, which no kernel reads: --allow-converted-weights"},
+		{"Q4_K", "--allow-converted-weights", "Q4_K is rounded to bf16", ""},
+		{"Q8_0", "--quantization q4", "", "--requantize"},
+		{"Q8_0", "--quantization q4 --requantize", "Q8_0 is rounded to q4", ""},
+		{"", "--quantization q4", "", ""},
+	} {
+		o, _ := parseServe(t, strings.Fields("--device cuda "+c.args)...)
+		cfg, err := g.config(&o.engine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := checkStored(storedModel(t, c.stored), cfg, &o.engine)
+		if got := fmt.Sprint(err); c.failure == "" && err != nil || !strings.Contains(got, c.failure) {
+			t.Errorf("%s %s: %v", c.stored, c.args, err)
+		}
+		if strings.Join(lines, "; ") != c.line {
+			t.Errorf("%s %s: log has %q, not %q", c.stored, c.args, lines, c.line)
+		}
+	}
+}
+
+// storedModel is a small network whose matrices are stored as blocks of a type, or as bfloat16.
+func storedModel(t *testing.T, stored string) *model.Model {
+	t.Helper()
+	d := weights.BF16
+	for b := weights.Q4_0; stored != "" && b.Blocked(); b++ {
+		if b.String() == stored {
+			d = b
+		}
+	}
+	c, err := model.ParseConfig([]byte(`{"architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4,
+		"num_key_value_heads": 4, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.FromTensors(c, func(name string, shape []int) weights.Tensor {
+		w := weights.Tensor{Name: name, Shape: shape, DType: weights.BF16}
+		if len(shape) == 2 {
+			w.DType = d
+		}
+		w.Data = make([]byte, w.Len()/shape[len(shape)-1]*w.DType.RowBytes(shape[len(shape)-1]))
+		return w
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
 }

@@ -49,12 +49,17 @@ type cpuOptions struct {
 func (o *cpuOptions) bind(f *flagSet) {
 	f.IntVar(&o.threads, "threads", 0, "`number` of computing threads (default: one for each physical core that this process may use, or for each processor that --cpu-pin names)")
 	f.StringVar(&o.pin, "cpu-pin", cpu.PinNodes, "which processors computing threads are bound to: nodes keeps each thread on the memory node whose weights it reads, and binds nothing on a machine with one node; cores gives each thread a physical core; none leaves it to the system; a `list` such as 0-7,16 names processors")
+	o.bindTypes(f)
+	f.oneOf(&o.kvDtype, "kv-cache-dtype", "type of keys and values; auto is bfloat16; int8 is 8 bits with a scale for each head and position, and takes about half the memory", "auto", "float32", "float16", "bfloat16", "int8")
+}
+
+// bindTypes adds the flags that decide how weights are kept in memory.
+func (o *cpuOptions) bindTypes(f *flagSet) {
 	f.StringVar(&o.tier, "cpu", "", "`tier` of instructions to use, such as avx2; or a feature to do without, as in -avx2; weir version lists the tiers of this machine (default: the best of them)")
 	f.oneOf(&o.dtype, "dtype", "type of the weights in memory; auto keeps the type that is stored; float32 leaves the codes of a quantised model and multiplies them with float32 activations, for exactness", "auto", "float32", "float16", "bfloat16")
 	f.oneOf(&o.quantization, "quantization", "store the weights of linear layers as integers, rounded while loading: q8 and q4 are 8 or 4 bits in blocks of 32 with a scale; w8a8 is 8 bits with one scale per row, the fastest and coarsest, and not available on a GPU; auto stores them as --dtype says", "auto", "q8", "q4", "w8a8")
 	f.BoolVar(&o.requantize, "requantize", false, "round weights with --quantization that are quantised in their file already")
 	f.BoolVar(&o.convert, "allow-converted-weights", false, "load quantised weights also where the device has no format that keeps their numbers at about the size of their file: they are widened to float32, which takes several times the memory, or rounded as --dtype says; without it such a model is refused")
-	f.oneOf(&o.kvDtype, "kv-cache-dtype", "type of keys and values; auto is bfloat16; int8 is 8 bits with a scale for each head and position, and takes about half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 }
 
 // types returns the formats of weights and of keys and values, and the name that

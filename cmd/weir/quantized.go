@@ -40,19 +40,6 @@ func quantizedTensors(m *model.Model) (list []weights.Tensor) {
 	return list
 }
 
-// checkQuantizedGPU refuses tensors that the kernels of a GPU do not read, before anything is
-// loaded.
-func checkQuantizedGPU(m *model.Model) error {
-	for _, x := range m.Matrices() {
-		for _, t := range x.Rows {
-			if t.Quantized() {
-				return fmt.Errorf("tensor %q is stored as %s, and a GPU takes float32, float16 and bfloat16 only: --device cpu computes it", t.Name, t.TypeName())
-			}
-		}
-	}
-	return nil
-}
-
 // conversions are what c does to quantised weights that it does not keep as they are: rounded
 // ones, and ones that take more memory than growth.
 func conversions(quantized []weights.Tensor, c cpu.Config) (list []conversion, err error) {
@@ -118,9 +105,8 @@ func (o *cpuOptions) checkQuantized(quantized []weights.Tensor, c cpu.Config) (l
 		}
 		return lines, nil
 	}
-	if o.quantization != "auto" && !o.requantize {
-		return nil, usageError{fmt.Errorf("--quantization %s: the weights are quantised already (%s), and rounding them once more loses more than either would alone: leave it out, or add --requantize",
-			o.quantization, typesOf(quantized))}
+	if err := o.refuseRequantizing(quantized); err != nil {
+		return nil, err
 	}
 	list, err := conversions(quantized, c)
 	if err != nil {
@@ -141,6 +127,15 @@ func (o *cpuOptions) checkQuantized(quantized []weights.Tensor, c cpu.Config) (l
 		err = usageError{fmt.Errorf("--dtype %s: %w, and without --dtype the weights stay as they are where this device has a format for them", o.dtype, err)}
 	}
 	return nil, err
+}
+
+// refuseRequantizing refuses --quantization for weights that are quantised already.
+func (o *cpuOptions) refuseRequantizing(quantized []weights.Tensor) error {
+	if len(quantized) == 0 || o.quantization == "auto" || o.requantize {
+		return nil
+	}
+	return usageError{fmt.Errorf("--quantization %s: the weights are quantised already (%s), and rounding them once more loses more than either would alone: leave it out, or add --requantize",
+		o.quantization, typesOf(quantized))}
 }
 
 // typesOf names the types of tensors.

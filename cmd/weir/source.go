@@ -48,18 +48,7 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	from := s.root // for messages
-	if o.tokenizer != "" {
-		if !isFolder(o.tokenizer) {
-			return nil, fmt.Errorf("--tokenizer %s is not a folder with tokenizer.json", o.tokenizer)
-		}
-		s.texts, from = plainfile.Dir(o.tokenizer), o.tokenizer
-	}
-	if f := s.network.GGUF(); f != nil && o.tokenizer == "" {
-		err = s.openEmbedded(f)
-	} else {
-		err = s.openTokenizer(from)
-	}
+	from, err := s.openVocabulary(o)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +61,21 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	}
 	s.defaults, err = s.generation(o, eos)
 	return s, err
+}
+
+// openVocabulary opens the tokenizer, and settles which texts go with it. It returns where they are,
+// for messages.
+func (s *source) openVocabulary(o *modelOptions) (from string, err error) {
+	switch f := s.network.GGUF(); {
+	case o.tokenizer != "" && !isFolder(o.tokenizer):
+		return "", fmt.Errorf("--tokenizer %s is not a folder with tokenizer.json", o.tokenizer)
+	case o.tokenizer != "":
+		s.texts = plainfile.Dir(o.tokenizer)
+		return o.tokenizer, s.openTokenizer(o.tokenizer)
+	case f != nil:
+		return s.root, s.openEmbedded(f)
+	}
+	return s.root, s.openTokenizer(s.root)
 }
 
 // folder returns the model's folder, which an argument or --model names; "": the bundled

@@ -17,6 +17,8 @@ import (
 var (
 	// ErrConfig is wrapped by every error about a Config, a shape or a matrix.
 	ErrConfig = errors.New("cuda: unusable")
+	// ErrStored says that no kernel reads the form in which a tensor is stored.
+	ErrStored = errors.New("cuda: quantised weights")
 	// ErrDevice is wrapped by every error of the driver or the device.
 	ErrDevice = errors.New("cuda: device error")
 )
@@ -34,9 +36,14 @@ type Config struct {
 	PlainLaunch bool
 	// Products chooses the kernels of matrix products.
 	Products Products
-	// Weights is the format in which matrices are stored. With Q8 and Q4 products use
+	// Weights is the format in which matrices are stored. With BF16, matrices that the
+	// checkpoint stores in a form that Q8 or Q4 holds exactly are stored in it. With Q8 and Q4 products use
 	// mma.sync, whatever Products is; activations stay bfloat16.
 	Weights Format
+	// Widen says that matrices, and tables of embeddings, which the checkpoint stores in
+	// other forms of codes and scales are widened to bfloat16, which rounds them.
+	// Without it they are refused (ErrStored).
+	Widen bool
 	// MergeFrom is the number of positions from which on a launch of its own,
 	// attn_merge, merges the partial results of a decoding token, so that more blocks
 	// share this work. Below, the block that ends last merges them. It changes no bit.

@@ -35,7 +35,7 @@ type Device struct {
 	pool   arena // KV blocks
 	stage  staging
 	params []param // by Weight
-	loaded map[stored]uint64
+	loaded map[origin]uint64
 	need   struct{ work, counters int64 } // of the largest matrix, for the few-row products
 	sealed bool
 
@@ -81,7 +81,7 @@ func Open(cfg Config) (_ *Device, err error) {
 	if dead {
 		return nil, fmt.Errorf("%w: device %d has stopped answering", ErrDevice, cfg.Ordinal)
 	}
-	d := &Device{cfg: cfg, info: info, lib: library{kernels: map[string]*kernel{}}, loaded: map[stored]uint64{}}
+	d := &Device{cfg: cfg, info: info, lib: library{kernels: map[string]*kernel{}}, loaded: map[origin]uint64{}}
 	d.run.bind()
 	d.graphs.enabled = !cfg.PlainLaunch
 	if d.dev, err = cu.GetDevice(cfg.Ordinal); err != nil {

@@ -42,9 +42,9 @@ var packers = func() (names [len(formats)]string) {
 	return names
 }()
 
-// stored names a matrix by the bytes that it was loaded from and by its format. So a
+// origin names a matrix by the bytes that it was loaded from and by its format. So a
 // tied head uses the memory of the embedding, unless it is quantized.
-type stored struct {
+type origin struct {
 	first  *byte
 	format Format
 }

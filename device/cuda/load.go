@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -47,11 +46,6 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	if err := m.Check(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	for _, t := range slices.Concat(m.Rows, m.Bias) {
-		if _, ok := dtypes[t.DType]; !ok || t.Packed != nil || t.Pairs != 0 {
-			return 0, fmt.Errorf("%w: tensor %q is stored as %v, which no kernel reads", ErrConfig, t.Name, t.DType)
-		}
-	}
 	p := param{use: m.Use}
 	var err error
 	switch m.Use {
@@ -85,12 +79,16 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 			p.n = 2 * int(roundUp(int64(p.n/2), kernels.Tile/2))
 		}
 	}
+	as, packed, err := d.cfg.StoredAs(m)
+	if err != nil {
+		return err
+	}
+	p.as = as
 	if p.use != model.Embedding {
-		p.as = d.cfg.Weights
 		d.need.work = max(d.need.work, int64(kernels.GemmWork(mostFew, mostFew, p.n, p.k)))
 		d.need.counters = max(d.need.counters, int64(kernels.GemmCounters(mostFew, mostFew, p.n))*4)
 	}
-	from := stored{unsafe.SliceData(m.Rows[0].Data), p.as}
+	from := origin{unsafe.SliceData(m.Rows[0].Data), p.as}
 	if len(m.Rows) == 1 && d.loaded[from] != 0 {
 		p.data = d.loaded[from]
 		return nil
@@ -102,17 +100,13 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 	if p.data, err = d.rom.bytes(size); err != nil {
 		return fmt.Errorf("%w (tensor %q)", err, m.Rows[0].Name)
 	}
-	if err := d.zero(p.data, size); err != nil {
-		return err
+	if packed {
+		err = d.packExact(p, m)
+	} else {
+		err = d.packRounded(p, m, size)
 	}
-	row := 0
-	for i, t := range m.Rows {
-		if err := d.pack(p, t, row, i); err != nil {
-			return fmt.Errorf("%w (tensor %q)", err, t.Name)
-		}
-		if !p.gated {
-			row += t.Shape[0]
-		}
+	if err != nil {
+		return err
 	}
 	if len(m.Rows) == 1 {
 		d.loaded[from] = p.data
@@ -120,14 +114,36 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 	return nil
 }
 
+// packRounded has the numbers of all tensors rounded to p.as, in tiles of so many bytes in sum.
+func (d *Device) packRounded(p *param, m model.Matrix, size int64) error {
+	if err := d.zero(p.data, size); err != nil {
+		return err
+	}
+	row := 0
+	for i := range m.Rows {
+		t := &m.Rows[i]
+		if err := d.pack(p, t, row, i); err != nil {
+			return fmt.Errorf("%w (tensor %q)", err, t.Name)
+		}
+		if !p.gated {
+			row += t.Shape[0]
+		}
+	}
+	return nil
+}
+
 // pack sends a tensor in pieces and packs them into the rows from row0 on. The tensors
 // of a gated matrix are its parts 0 and 1.
-func (d *Device) pack(p *param, t weights.Tensor, row0, part int) error {
+func (d *Device) pack(p *param, t *weights.Tensor, row0, part int) error {
 	per, interleave := kernels.Tile, 0
 	if p.gated {
 		per, interleave = kernels.Tile/2, 1
 	}
-	rows, rowBytes := t.Shape[0], t.Shape[1]*t.DType.Size()
+	dtype := t.DType
+	if t.Quantized() {
+		dtype = weights.F32
+	}
+	rows, rowBytes := t.Shape[0], t.Shape[1]*dtype.Size()
 	step := max(stageBytes/rowBytes/kernels.Tile*kernels.Tile, kernels.Tile)
 	if err := d.stage.grow(d, min(step, rows)*rowBytes); err != nil {
 		return err
@@ -139,16 +155,16 @@ func (d *Device) pack(p *param, t weights.Tensor, row0, part int) error {
 		if err := s.done[i].Synchronize(); err != nil {
 			return deviceError("wait for a copy", err)
 		}
-		piece := t.Data[at*rowBytes:][:n*rowBytes]
-		if !p.as.within(piece, t.DType) {
+		piece := s.host[i].mem[:n*rowBytes]
+		stage(piece, t, at, rowBytes)
+		if !p.as.within(piece, dtype) {
 			return fmt.Errorf("%w: a weight is not a number, or greater than %s can store, %g", ErrConfig, p.as, formats[p.as].largest)
 		}
-		copy(s.host[i].mem, piece)
 		if err := cu.MemcpyHtoDAsync(s.dev[i], s.host[i].pointer(), int64(n*rowBytes), d.run.stream); err != nil {
 			return deviceError("copy to the device", err)
 		}
 		err := d.run.launch(d.lib.kernels[packers[p.as]], cdiv((row0+at)%per+n, per), cdiv(p.k, kernels.Tile), 1,
-			p.data, uint64(s.dev[i]), i32(n), i32(p.k), i32(row0+at), i32(p.n), i32(dtypes[t.DType]), i32(interleave), i32(part))
+			p.data, uint64(s.dev[i]), i32(n), i32(p.k), i32(row0+at), i32(p.n), i32(dtypes[dtype]), i32(interleave), i32(part))
 		if err != nil {
 			return err
 		}
@@ -157,6 +173,22 @@ func (d *Device) pack(p *param, t weights.Tensor, row0, part int) error {
 		}
 	}
 	return nil
+}
+
+// stage writes rows of t, from row at on, into piece: as they are stored if they are numbers,
+// else as float32.
+func stage(piece []byte, t *weights.Tensor, at, rowBytes int) {
+	if !t.Quantized() && t.Pairs == 0 {
+		copy(piece, t.Data[at*rowBytes:])
+		return
+	}
+	for r := at; len(piece) > 0; r, piece = r+1, piece[rowBytes:] {
+		if !t.Quantized() {
+			copy(piece[:rowBytes], t.Data[t.StoredRow(r)*rowBytes:])
+		} else {
+			t.Widen(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(piece))), rowBytes/4), r, 0)
+		}
+	}
 }
 
 // grow makes the pieces hold n bytes.
@@ -206,37 +238,26 @@ func (s *staging) free() error {
 
 // loadVector widens vectors to float32, one after another.
 func (d *Device) loadVector(parts []weights.Tensor) (at uint64, n int, err error) {
-	var v []float32
 	for _, t := range parts {
-		if i := weights.NotFinite(t.DType, t.Data); i >= 0 {
-			return 0, 0, fmt.Errorf("%w: a weight is not a number (tensor %q)", ErrConfig, t.Name)
+		n += t.Shape[0]
+	}
+	v := make([]float32, n)
+	rest := v
+	for i := range parts {
+		t := &parts[i]
+		own := rest[:t.Shape[0]]
+		rest = rest[len(own):]
+		t.Widen(own, 0, 0)
+		for _, x := range own {
+			if x-x != 0 {
+				return 0, 0, fmt.Errorf("%w: a weight is not a number (tensor %q)", ErrConfig, t.Name)
+			}
 		}
-		v = widen(v, t)
 	}
 	if at, err = d.rom.bytes(int64(len(v)) * 4); err != nil {
 		return 0, 0, err
 	}
 	return at, len(v), d.upload(at, of(v))
-}
-
-// widen appends a tensor's numbers to v.
-func widen(v []float32, t weights.Tensor) []float32 {
-	b := t.Data
-	switch t.DType {
-	case weights.F32:
-		for i := 0; i < len(b); i += 4 {
-			v = append(v, math.Float32frombits(uint32(b[i])|uint32(b[i+1])<<8|uint32(b[i+2])<<16|uint32(b[i+3])<<24))
-		}
-	case weights.BF16:
-		for i := 0; i < len(b); i += 2 {
-			v = append(v, math.Float32frombits(uint32(b[i])<<16|uint32(b[i+1])<<24))
-		}
-	case weights.F16:
-		for i := 0; i < len(b); i += 2 {
-			v = append(v, half(uint16(b[i])|uint16(b[i+1])<<8))
-		}
-	}
-	return v
 }
 
 // half widens an IEEE 754 binary16 number.

@@ -3,13 +3,17 @@
 package cuda_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"weir/device/cpu"
 	"weir/device/cuda"
 	"weir/model"
 	"weir/models"
+	"weir/weights"
 )
 
 // TestQuantizedLikeTheCPU: with 8 and 4 bits per weight, the logits of the bundled model
@@ -66,4 +70,85 @@ func best(v []float32) int {
 		}
 	}
 	return at
+}
+
+// quantisedModel is a model of random weights, whose matrices are stored as d.
+func quantisedModel(t *testing.T, d weights.DType) *model.Model {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(8, uint64(d)))
+	c := openModel(t, "llama3").Config
+	c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.TiedHead = 64, 96, 4, 2, 16, true
+	m, err := model.FromTensors(c, func(name string, shape []int) weights.Tensor {
+		w := weights.Tensor{Name: name, Shape: shape, DType: weights.BF16}
+		if len(shape) == 1 {
+			for range shape[0] {
+				w.Data = append(w.Data, 0x80, 0x3f) // 1
+			}
+			return w
+		}
+		w.DType = d
+		columns, size := d.Block()
+		for range shape[0] * shape[1] / columns {
+			b := make([]byte, size)
+			for i := range b {
+				b[i] = byte(rng.Uint32())
+			}
+			binary.LittleEndian.PutUint16(b, 0x0c00+uint16(rng.Uint32N(1<<10))) // 2^-12 and more
+			if d != weights.Q8_0 {
+				b[1] += 4 << 2 // times 16
+			}
+			if d == weights.Q4_1 {
+				binary.LittleEndian.PutUint16(b[2:], 0xac00) // the minimum, -2^-4
+			}
+			w.Data = append(w.Data, b...)
+		}
+		return w
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// TestStoredQuantised: a checkpoint of whole numbers with scales gives the logits that it has
+// in float32 on the CPU, but for the rounding of activations.
+func TestStoredQuantised(t *testing.T) {
+	for _, d := range []weights.DType{weights.Q8_0, weights.Q4_0} {
+		t.Run(d.String(), func(t *testing.T) {
+			m := quantisedModel(t, d)
+			o := model.Options{NumBlocks: 20, MaxTokens: 32, MaxSeqs: 4, MaxSeqTokens: 64}
+			tokens := randomTokens(rand.New(rand.NewPCG(6, 6)), 13, m.Config.VocabSize)
+			run := func(r *model.Runner) []float32 {
+				return newHarness(t, r, 1).step(chunk{seq: &sequence{tokens: tokens}, n: 13, all: true, draw: greedy()}).Logits
+			}
+			if e := logitError(run(onGPU(t, m, config(), o)), run(onCPU(t, m, cpu.F32, o))); !(e < 0.02) {
+				t.Errorf("logits differ by %.4f", e)
+			} else {
+				t.Logf("logits differ by %.4f", e)
+			}
+		})
+	}
+}
+
+// TestStoredOtherwise: what no kernel reads is refused, unless rounding is allowed.
+func TestStoredOtherwise(t *testing.T) {
+	m := quantisedModel(t, weights.Q4_1)
+	o := model.Options{NumBlocks: 20, MaxTokens: 32, MaxSeqs: 4, MaxSeqTokens: 64}
+	dev, err := cuda.Open(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := model.NewRunner(t.Context(), dev, m, o); !errors.Is(err, cuda.ErrStored) || !strings.Contains(err.Error(), "stored as Q4_1") {
+		t.Errorf("loaded with %v", err)
+	}
+	cfg := config()
+	cfg.Widen = true
+	tokens := randomTokens(rand.New(rand.NewPCG(6, 6)), 13, m.Config.VocabSize)
+	run := func(r *model.Runner) []float32 {
+		return newHarness(t, r, 1).step(chunk{seq: &sequence{tokens: tokens}, n: 13, all: true, draw: greedy()}).Logits
+	}
+	if e := logitError(run(onGPU(t, m, cfg, o)), run(onCPU(t, m, cpu.F32, o))); !(e < 0.03) {
+		t.Errorf("logits differ by %.4f", e)
+	}
 }

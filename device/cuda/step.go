@@ -194,8 +194,11 @@ func (d *Device) Embed(dst model.Act, w model.Weight) {
 		panic(fmt.Sprintf("cuda: Embed of rows of %d into rows of %d", p.k, dst.Width))
 	}
 	x, ld := d.act(dst)
-	d.launch("embed", d.step.tokens, 1, 1, x, p.data, d.step.at.tokens, d.work.drawn, i32(p.k), i32(ld), i32(p.n))
+	d.launch(embeds[p.as], d.step.tokens, 1, 1, x, p.data, d.step.at.tokens, d.work.drawn, i32(p.k), i32(ld), i32(p.n))
 }
+
+// embeds are the kernels that read tables of embeddings.
+var embeds = [len(formats)]string{BF16: "embed", Q8: "embed_q8", Q4: "embed_q4"}
 
 // Norm implements model.Device.
 func (d *Device) Norm(dst, src model.Act, w model.Weight, eps float32) {

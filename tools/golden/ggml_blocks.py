@@ -75,12 +75,12 @@ def trained_rows(folder, count):
     with open(pathlib.Path(folder) / "model.safetensors", "rb") as f:
         header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
         start, rows = f.tell(), []
-        for name in sorted(header):
-            if name.endswith("_proj.weight") and header[name]["shape"][1] % BLOCK == 0:
-                f.seek(start + header[name]["data_offsets"][0])
-                bits = np.frombuffer(f.read(BLOCK * 2), np.uint16).astype(np.uint32) << 16
-                rows.append(bits.view(np.float32))
-    return np.stack(rows[:: max(1, len(rows) // count)][:count])
+        names = [n for n in sorted(header) if n.endswith("_proj.weight") and header[n]["shape"][1] == BLOCK]
+        for i in range(count):
+            f.seek(start + header[names[i % len(names)]]["data_offsets"][0] + i // len(names) * BLOCK * 2)
+            bits = np.frombuffer(f.read(BLOCK * 2), np.uint16).astype(np.uint32) << 16
+            rows.append(bits.view(np.float32))
+    return np.stack(rows)
 
 
 def unusual_rows(rng):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,16 +49,18 @@ var units = []unit{
 }
 
 // kinds are the types of weights, each with its value of weir's --quantization and the ending
-// of its GGUF file.
+// of its GGUF file. Those without a value are measured with one file for all engines; of the
+// others weir makes weights of its own.
 var kinds = map[string]struct{ quantization, ending string }{
 	"q8": {"q8", "q8_0"}, "q4": {"q4", "q4_0"}, "bf16": {"auto", "bf16"},
+	"q4_k_m": {"", "q4_k_m"}, "q5_k_m": {"", "q5_k_m"}, "q6_k": {"", "q6_k"}, "iq4_xs": {"", "iq4_xs"}, "q8_0": {"", "q8_0"}, "q4_0": {"", "q4_0"},
 }
 
 func allCells(shapes, types []string, threads []int) (cells []cell, err error) {
 	for _, shape := range shapes {
 		for _, kind := range types {
 			if _, ok := kinds[kind]; !ok {
-				return nil, fmt.Errorf("--types: %q is none of q8, q4 and bf16", kind)
+				return nil, fmt.Errorf("--types: %q is none of %s", kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 			}
 			for _, n := range threads {
 				for _, u := range units {
@@ -83,6 +86,7 @@ const (
 type programs struct {
 	weir, llama, ik, models string
 	llamaVersion, ikVersion string
+	godebug                 string // for weir
 	prefix                  []string
 }
 
@@ -120,10 +124,18 @@ func (p *programs) command(c cell, engine, file string) []string {
 	return p.llamaCommand(c, p.llama, engine)
 }
 
+// file is the GGUF file of c.
+func (p *programs) file(c cell) string {
+	return filepath.Join(p.models, c.shape+"-"+kinds[c.kind].ending+".gguf")
+}
+
 func (p *programs) weirCommand(c cell, file string) []string {
 	u := c.unit
-	args := []string{p.weir, "bench", "engine", "--shape", c.shape, "--threads", strconv.Itoa(c.threads), "--quantization", kinds[c.kind].quantization, "--json", file, "--repeat", "1",
-		"--prefill", join(u.prefills), "--context", strconv.Itoa(u.context)}
+	args := []string{p.weir, "bench", "engine", "--model", p.file(c)}
+	if q := kinds[c.kind].quantization; q != "" {
+		args = []string{p.weir, "bench", "engine", "--shape", c.shape, "--quantization", q}
+	}
+	args = append(args, "--threads", strconv.Itoa(c.threads), "--json", file, "--repeat", "1", "--prefill", join(u.prefills), "--context", strconv.Itoa(u.context))
 	switch {
 	case len(u.batches) > 0:
 		args = append(args, "--batch", join(u.batches), "--steps", strconv.Itoa(u.steps))
@@ -142,7 +154,7 @@ func (p *programs) weirCommand(c cell, file string) []string {
 // are called alike.
 func (p *programs) llamaCommand(c cell, dir, engine string) []string {
 	u, n, steps := c.unit, strconv.Itoa(c.threads), strconv.Itoa(c.unit.steps)
-	args := []string{"-m", filepath.Join(p.models, c.shape+"-"+kinds[c.kind].ending+".gguf"), "-t", n, "-b", "2048", "-ub", "512"}
+	args := []string{"-m", p.file(c), "-t", n, "-b", "2048", "-ub", "512"}
 	if u.int8KV {
 		args = append(args, "-ctk", "q8_0", "-ctv", "q8_0")
 		if engine == llama {
@@ -184,6 +196,9 @@ func (p *programs) measure(ctx context.Context, c cell, engine string, limit tim
 	args := append(append([]string{}, p.prefix...), p.command(c, engine, file.Name())...)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.WaitDelay = 10 * time.Second
+	if engine == weir && p.godebug != "" {
+		cmd.Env = append(cmd.Environ(), "GODEBUG="+p.godebug)
+	}
 	var out, all bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &all
 	start := time.Now()

@@ -6,8 +6,12 @@
 //	go run ./tools/peers --weir ./weir --llama DIR --ik DIR --models DIR
 //
 // The folders of --llama and --ik hold llama-bench and llama-batched-bench, built for this
-// machine. --models holds SHAPE-bf16.gguf, SHAPE-q8_0.gguf and SHAPE-q4_0.gguf, which
-// models.py writes. An engine whose folder is not given is left out.
+// machine. --models holds SHAPE-bf16.gguf, SHAPE-q8_0.gguf and so on, which models.py and
+// llama-quantize write. An engine whose folder is not given is left out.
+//
+// A tier of instructions that the machine could go beyond is measured with builds of the others
+// that leave the rest out, with --godebug cpu.avx512f=off for weir, and with a file of results
+// of its own.
 package main
 
 import (
@@ -63,7 +67,8 @@ func parseFlags(args []string) (*options, error) {
 	fs.StringVar(&p.ikVersion, "ik-version", "", "the same for ik_llama.cpp")
 	prefix := fs.String("prefix", "", "program, with arguments, through which every run is started, such as taskset or a lock")
 	fs.StringVar(&o.shapes, "shapes", "llama-3.2-1b,qwen3-0.6b", "shapes of models")
-	fs.StringVar(&o.types, "types", "q8,q4,bf16", "types of weights: q8, q4, bf16")
+	fs.StringVar(&p.godebug, "godebug", "", "GODEBUG for weir, such as cpu.avx512f=off")
+	fs.StringVar(&o.types, "types", "q8,q4,bf16", "types of weights: q8, q4, bf16, which weir rounds itself, and q4_k_m, q5_k_m, q6_k, iq4_xs, q8_0, q4_0, for which all engines read the same file")
 	fs.StringVar(&o.threads, "threads", "1,2", "numbers of threads")
 	fs.IntVar(&o.rounds, "rounds", 5, "how many times each engine measures a cell")
 	fs.IntVar(&o.longRounds, "long-rounds", 2, "the same for cells that take minutes: prompts and contexts of 4,096 tokens")
@@ -170,6 +175,9 @@ func (o *options) measureRound(ctx context.Context, c cell, round int, done *res
 		r.Cell, r.Engine, r.Round = c.name(), engine, round
 		if name := o.programs.versionOf(engine); name != "" {
 			r.Version = name
+		}
+		if engine == weir && o.programs.godebug != "" {
+			r.Version += " with GODEBUG=" + o.programs.godebug
 		}
 		if err := done.add(o.file, r); err != nil {
 			return err

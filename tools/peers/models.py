@@ -8,8 +8,11 @@ llama-quantize converts them to the other types:
     llama-quantize --pure OUT/llama-3.2-1b-bf16.gguf OUT/llama-3.2-1b-q8_0.gguf Q8_0
     llama-quantize --pure OUT/llama-3.2-1b-bf16.gguf OUT/llama-3.2-1b-q4_0.gguf Q4_0
 
-With --pure the head has the same type as the rest, as in weir. By default it would have
-a larger type, which is slower.
+    llama-quantize OUT/llama-3.2-1b-bf16.gguf OUT/llama-3.2-1b-q4_k_m.gguf Q4_K_M
+
+With --pure the head has the same type as the rest, as in weights that weir rounds itself. By
+default it has a larger type, which is slower. The files that all engines read, Q4_K_M, Q5_K_M,
+Q6_K and IQ4_XS, are mixed by default, as those that people have.
 """
 
 import sys

@@ -57,6 +57,9 @@ func pretend(name string, args []string) error {
 		if err != nil {
 			return err
 		}
+		if g := os.Getenv("GODEBUG"); strings.Contains(g, "avx512f") {
+			src = bytes.ReplaceAll(src, []byte(`"version": "v1"`), []byte(`"version": "slow"`))
+		}
 		return os.WriteFile(after("--json"), src, 0o644)
 	case name == "llama-bench":
 		src, err := os.ReadFile(filepath.Join("testdata", who+"-bench.json"))
@@ -148,6 +151,18 @@ func TestAlternation(t *testing.T) {
 	}
 }
 
+// TestGodebug: weir runs with the GODEBUG of --godebug, and the table says so.
+func TestGodebug(t *testing.T) {
+	_, flags := fakePrograms(t)
+	var out bytes.Buffer
+	if err := run(t.Context(), append(flags, "--threads", "2", "--rounds", "1", "--only", "single$", "--godebug", "cpu.avx512f=off"), &out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "weir slow with GODEBUG=cpu.avx512f=off, llama.cpp"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in\n%s", want, &out)
+	}
+}
+
 // TestResume: after a failure, the comparison continues where it was and measures nothing
 // twice.
 func TestResume(t *testing.T) {
@@ -176,7 +191,7 @@ func TestResume(t *testing.T) {
 func TestCommands(t *testing.T) {
 	p := programs{weir: "weir", llama: "llama", ik: "ik", models: "models"}
 	var b bytes.Buffer
-	cells, err := allCells([]string{"qwen3-0.6b"}, []string{"q4", "bf16"}, []int{1, 2})
+	cells, err := allCells([]string{"qwen3-0.6b"}, []string{"q4", "bf16", "q4_k_m"}, []int{1, 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,14 +232,14 @@ func TestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"takes no arguments":   {"x"},
-		"--threads":            {"--threads", "0"},
-		"none of q8, q4":       {"--types", "q5"},
-		"no cell matches":      {"--only", "nothing"},
-		"--only:":              {"--only", "("},
-		"--quick is an --only": {"--only", "x", "--quick"},
-		"damaged: line 2":      {"--results", damaged},
-		"none of these cells":  {"--table", "--results", damaged + "2"},
+		"takes no arguments":        {"x"},
+		"--threads":                 {"--threads", "0"},
+		"none of bf16, iq4_xs, q4,": {"--types", "q5"},
+		"no cell matches":           {"--only", "nothing"},
+		"--only:":                   {"--only", "("},
+		"--quick is an --only":      {"--only", "x", "--quick"},
+		"damaged: line 2":           {"--results", damaged},
+		"none of these cells":       {"--table", "--results", damaged + "2"},
 	} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", args, err)

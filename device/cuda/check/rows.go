@@ -95,6 +95,8 @@ var alone = []struct {
 	{"pack_q8", func(c *checker) error { return c.packs(cuda.Q8) }},
 	{"pack_q4", func(c *checker) error { return c.packs(cuda.Q4) }},
 	{"embed", (*checker).embedding},
+	{"embed_q8", func(c *checker) error { return c.blockEmbedding(cuda.Q8) }},
+	{"embed_q4", func(c *checker) error { return c.blockEmbedding(cuda.Q4) }},
 	{"rmsnorm", (*checker).norms},
 	{"add", (*checker).sums},
 	{"norm_heads", (*checker).headNorms},
@@ -307,6 +309,42 @@ func (c *checker) matrix(as cuda.Format, src []uint16, n, k int) (uint64, error)
 		return 0, err
 	}
 	return w, c.lab.Pack(as, w, s, n, k)
+}
+
+// blockEmbedding checks embed_q8 or embed_q4, whose numbers are whole numbers times scales,
+// rounded once.
+func (c *checker) blockEmbedding(as cuda.Format) error {
+	vocab, n := pick(c, 100, 1000), pick(c, 72, 2048)
+	ld := stride(n)
+	table, rows := c.normals(vocab * n)
+	w, err := c.matrix(as, table, vocab, n)
+	if err != nil {
+		return err
+	}
+	ids := []int32{5, int32(vocab - 1), 0, 64}
+	tokens, err := cuda.Put(c.lab, ids)
+	if err != nil {
+		return err
+	}
+	name := "embed_" + as.String()
+	x, err := repeat[float32](c, name, len(ids)*ld, func(y uint64) error {
+		if err := c.lab.Fill(y, 0, len(ids)*ld*4); err != nil {
+			return err
+		}
+		return c.lab.Launch(name, len(ids), 1, 1, y, w, tokens, tokens, n, ld, vocab)
+	})
+	if err != nil {
+		return err
+	}
+	round(rows, n, as)
+	var want []float64
+	for _, id := range ids {
+		for _, v := range rows[int(id)*n:][:n] {
+			want = append(want, float64(float32(v)))
+		}
+	}
+	c.compare(name, columns(x, n, ld), want, 0)
+	return nil
 }
 
 // embedding checks embed and gather, which copy, so every bit must be the same.

@@ -40,6 +40,15 @@ func Find(name string) *Entry {
 	panic(fmt.Sprintf("kernels: no entry %q", name))
 }
 
+// embedBlocks is embed for tiles of blocks.
+func embedBlocks(name string) Entry {
+	return Entry{
+		Name: name, Threads: 128, Grid: "T",
+		Params: []Param{ptr("x"), ptr("w"), ptr("tokens"), ptr("drawn"), i32("dim"), i32("ldx"), i32("vocab")},
+		Doc:    "embed from tiles of the format that the name ends with; columns behind dim are not written.",
+	}
+}
+
 func entries() []Entry {
 	list := []Entry{
 		{
@@ -48,6 +57,8 @@ func entries() []Entry {
 			Doc: "x float32 [T, ldx] = row tokens[t] of w, bf16 tiles of [vocab, dim]. A token ^r is drawn[r], the tokens of the " +
 				"previous step (row 0 where nothing could be drawn or where it is out of range).",
 		},
+		embedBlocks("embed_q8"),
+		embedBlocks("embed_q4"),
 		{
 			Name: "rmsnorm", Threads: 512, Grid: "T",
 			Params: []Param{ptr("y"), ptr("x"), ptr("w"), i32("dim"), i32("ldx"), i32("ldy"), f32("eps")},

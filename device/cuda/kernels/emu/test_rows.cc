@@ -35,6 +35,41 @@ static void embedding(int vocab, int dim) {
     }
 }
 
+// Tables of blocks are packed by pack_q8 and pack_q4, which quantized() below checks.
+static void embedding_blocks(int format, int vocab, int dim) {
+  std::string name = format == Q8 ? "q8" : "q4";
+  test("embed_" + name + " " + std::to_string(vocab) + "x" + std::to_string(dim));
+  int T = 5, bytes = format == Q8 ? Q8_TILE : Q4_TILE, kt = up(dim, 64);
+  Memory<float> src((size_t)vocab * dim);
+  for (size_t i = 0; i < src.n; i++) src[i] = frand() * 0.05f;
+  Memory<u8> w((size_t)up(vocab, 64) * kt * bytes);
+  w.zero();
+  src.keep();
+  launch(("pack_" + name).c_str(), {up(vocab, 64), kt}, {w, src, vocab, dim, 0, vocab, 2, 0, 0});
+  Memory<i32> tokens(T), drawn(1);
+  int ids[] = {0, vocab - 1, -1, vocab / 2, vocab + 5}, want[] = {0, vocab - 1, 1, vocab / 2, 0};
+  memcpy(tokens.p, ids, sizeof ids);
+  drawn[0] = 1;
+  w.keep(), tokens.keep(), drawn.keep();
+  Memory<float> x((size_t)T * ld(dim));
+  x.zero();
+  launch(("embed_" + name).c_str(), {T}, {x, w, tokens, drawn, dim, ld(dim), vocab});
+  for (int t = 0; t < T; t++)
+    for (int c = 0; c < ld(dim); c++) {
+      float v = 0;
+      if (c < dim) { // the definition in quant.h, read from the other side
+        int rr = want[t] % 64, kb = c % 64 / 32, h = c % 32 / 16, reg = rr % 16 / 8 + c % 16 / 8 * 2, lane = rr % 8 * 4 + c % 8 / 2, e = c % 2, nibble = reg + 4 * e;
+        const u8 *tile = &w[((size_t)(want[t] / 64) * kt + c / 64) * bytes];
+        int q = format == Q8 ? tile[((rr / 16 * 2 + kb) * 32 + lane) * 16 + h * 8 + reg * 2 + e] - 128
+                             : (tile[((rr / 16 * 2 + kb) * 32 + lane) * 8 + h * 4 + nibble / 2] >> nibble % 2 * 4 & 15) - 8;
+        u16 scale;
+        memcpy(&scale, tile + bytes - 256 + (kb * 64 + rr) * 2, 2);
+        v = half_to_float(scale) * q;
+      }
+      if (x[(size_t)t * ld(dim) + c] != v) return wrong("row %d column %d is %g, not %g", t, c, x[(size_t)t * ld(dim) + c], v);
+    }
+}
+
 static void packing(int n1, int n2, int k, int dtype) {
   test("pack_bf16 " + std::to_string(n1) + "+" + std::to_string(n2) + "x" + std::to_string(k));
   int n = n1 + n2;
@@ -300,6 +335,7 @@ static void probes() {
 
 int main() {
   embedding(100, 36), embedding(70, 64), embedding(64, 1032);
+  for (int f : {Q8, Q4}) embedding_blocks(f, 100, 36), embedding_blocks(f, 70, 64), embedding_blocks(f, 64, 1032);
   packing(64, 70, 64, 0), packing(10, 20, 36, 0), packing(3, 130, 200, 1), packing(65, 1, 66, 2);
   for (int f : {Q8, Q4}) quantized(f, 64, 70, 64, 0, false), quantized(f, 5, 30, 44, 1, false), quantized(f, 30, 20, 200, 2, false), quantized(f, 64, 64, 72, 0, true);
   interleaving(64, 40), interleaving(96, 64);

@@ -1,5 +1,6 @@
 // Everything that goes row by row: embedding, norms, rotary embedding, gate, copies.
 #include "device.h"
+#include "quant.h"
 
 constexpr int TILE = 64; // rows and columns of a weight tile
 // Where element (r, c) of a matrix in tiles lies; kt tiles to a row of tiles.
@@ -19,6 +20,34 @@ KERNEL(embed, 128, 4)(float *x, const u16 *w, const i32 *tokens, const i32 *draw
   }
 }
 REGISTER(embed)
+
+// The same from tiles of blocks: scale times whole number, rounded once to float32.
+template <int F> DEV void embed_blocks(float *x, const u8 *w, const i32 *tokens, const i32 *drawn, int dim, int ldx, int vocab) {
+  constexpr int BYTES = F == Q8 ? Q8_TILE : Q4_TILE;
+  int t = tokens[BIDX], kt = cdiv(dim, TILE);
+  if (t < 0) t = drawn[~t];
+  if ((u32)t >= (u32)vocab) t = 0;
+  int in = t % TILE, mi = in / 16, h = in % 16 / 8;
+  for (int c = TIDX; c < dim; c += 128) {
+    const u8 *tile = w + ((u64)(t / TILE) * kt + c / TILE) * BYTES;
+    int kb = c % TILE / 32, lane = c % 32, reader = in % 8 * 4 + lane % 8 / 2, step = lane / 16, upper = lane % 16 / 8; // as pack_quantized has them
+    int q;
+    if (F == Q8) {
+      q = tile[q8_at(mi, kb, reader) + step * 8 + (h + 2 * upper) * 2 + (lane & 1)] - 128;
+    } else {
+      q = (tile[q4_at(mi, kb, reader) + step * 4 + upper + 2 * (lane & 1)] >> 4 * h & 15) - 8;
+    }
+    x[(u64)BIDX * ldx + c] = half_to_float(((const u16 *)(tile + BYTES - 256))[kb * 64 + in]) * (float)q;
+  }
+}
+KERNEL(embed_q8, 128, 4)(float *x, const u8 *w, const i32 *tokens, const i32 *drawn, int dim, int ldx, int vocab) {
+  embed_blocks<Q8>(x, w, tokens, drawn, dim, ldx, vocab);
+}
+REGISTER(embed_q8)
+KERNEL(embed_q4, 128, 4)(float *x, const u8 *w, const i32 *tokens, const i32 *drawn, int dim, int ldx, int vocab) {
+  embed_blocks<Q4>(x, w, tokens, drawn, dim, ldx, vocab);
+}
+REGISTER(embed_q4)
 
 constexpr int NORM_THREADS = 512;
 // Rows come in steps of 4 columns; what lies behind dim is zero and stays so.
