@@ -137,6 +137,44 @@ func tileRow(m *matrix, i int) []float32 {
 	return v
 }
 
+// FuzzRepack: blocks of any bytes are refused, or every number is what Widen says.
+func FuzzRepack(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5}, uint8(2))
+	f.Add(bytes.Repeat([]byte{0x12, 0x3c, 0x7f, 0x80, 0xff}, 60), uint8(12))
+	f.Add(bytes.Repeat([]byte{0x00, 0x7c}, 200), uint8(14))
+	types := blockTypes(f)
+	f.Fuzz(func(t *testing.T, data []byte, kind uint8) {
+		d := types[int(kind)%len(types)]
+		columns, size := d.Block()
+		w := weights.Tensor{Name: "w", DType: d, Shape: []int{1, columns}, Data: make([]byte, size)}
+		copy(w.Data, data)
+		m := matrix{n: 1, k: columns, format: blockFormatOf(d)}
+		m.tile = m.format.tileBytes(columns)
+		m.data = make([]byte, m.tile)
+		ok := true
+		for k0 := 0; k0 < columns; k0 += packColumns {
+			ok = ok && m.format.repack(m.data, 0, &w, 0, k0, min(k0+packColumns, columns))
+		}
+		want := widenedRow(&w, 0)
+		for _, v := range want {
+			if !finite(v) {
+				if ok {
+					t.Fatalf("%s: %v is accepted", d, v)
+				}
+				return
+			}
+		}
+		if !ok {
+			return // the scale of zeros may be infinite
+		}
+		for i, v := range tileRow(&m, 0) {
+			if v != want[i] {
+				t.Fatalf("%s: number %d is %v, not %v", d, i, v, want[i])
+			}
+		}
+	})
+}
+
 // TestRepackRefuses: a scale that is infinite or NaN is refused with the tensor's name.
 func TestRepackRefuses(t *testing.T) {
 	for _, d := range blockTypes(t) {
