@@ -299,13 +299,12 @@ func (k *nReader) bits(dst, from v, at, n int, mask v) {
 
 // expandedDot writes blockKernels.dotExpanded of a kind for m rows.
 func (n *neon) expandedDot(f *blockFormat, m int, name string) {
-	const step = nOffs
 	n.function(name, "(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)", 136,
 		fmt.Sprintf("blockKernels.dotExpanded for %d rows of x", m))
 	d := n.dotKernel("", false, m)
 	d.acc[0], d.ints = d.takeSums(), d.takeSums()
 	d.takeOperands()
-	n.arguments([]argument{{"w_base", 0, nTile}, {"ahead", 24, nAhead}, {"step", 32, step}, {"n", 40, nPairs},
+	n.arguments([]argument{{"w_base", 0, nTile}, {"ahead", 24, nAhead}, {"step", 32, nAheadStep}, {"n", 40, nPairs},
 		{"x_base", 48, nX}, {"ldx", 72, nStep}, {"y_base", 80, nOut}, {"ldy", 104, nOutStep}, {"bias_base", 112, nBias}})
 	n.op("ADD R%d, R%d, R%d", nTile, nAhead, nAhead)
 	n.op("LSL $2, R%d, R%d", nOutStep, nOutStep)
@@ -315,26 +314,8 @@ func (n *neon) expandedDot(f *blockFormat, m int, name string) {
 	}
 	n.op("CBZ R%d, sum", nPairs)
 	n.loop("loop", func() {
-		for half := range 2 { // 16 columns each
-			if half == 0 || f.halves {
-				for _, part := range d.ints {
-					n.zero(part...)
-				}
-			}
-			for r, x := range d.x {
-				n.ldurQ(x, nRow+r, sumNumbers+half*16)
-			}
-			for j := range 4 {
-				n.prefetch(nAhead, 0)
-				n.op("ADD R%d, R%d, R%d", step, nAhead, nAhead)
-				for i, w := range d.w {
-					n.ldrQ(w, nTile, f.expandedHead()+(half*4+j)*line+i*16)
-				}
-				d.addProducts(j)
-			}
-			if half == 1 || f.halves {
-				d.scaleHalf(f, half)
-			}
+		for half := range 2 {
+			d.halfBlock(f, half)
 		}
 		for p := 0; f.mins && p < f.parts(); p++ {
 			d.addMinimums(f, p)
@@ -348,6 +329,32 @@ func (n *neon) expandedDot(f *blockFormat, m int, name string) {
 	n.addBias(d.acc[0], d.w[0])
 	d.store()
 	n.end()
+}
+
+// nAheadStep is how far the next place to prefetch is.
+const nAheadStep = nOffs
+
+// halfBlock multiplies 16 columns.
+func (d *neonDot) halfBlock(f *blockFormat, half int) {
+	if half == 0 || f.halves {
+		for _, part := range d.ints {
+			d.zero(part...)
+		}
+	}
+	for r, x := range d.x {
+		d.ldurQ(x, nRow+r, sumNumbers+half*16)
+	}
+	for j := range 4 {
+		d.prefetch(nAhead, 0)
+		d.op("ADD R%d, R%d, R%d", nAheadStep, nAhead, nAhead)
+		for i, w := range d.w {
+			d.ldrQ(w, nTile, f.expandedHead()+(half*4+j)*line+i*16)
+		}
+		d.addProducts(j)
+	}
+	if half == 1 || f.halves {
+		d.scaleHalf(f, half)
+	}
 }
 
 // scaleHalf adds the sums of integers, scaled, to the results.
