@@ -103,7 +103,6 @@ type rawConfig struct {
 	MaxWindowLayers  int      `json:"max_window_layers"`
 	LayerTypes       []string `json:"layer_types"`
 
-	QuantizationConfig jsontext.RawMessage `json:"quantization_config"`
 	rawRope
 }
 
@@ -249,9 +248,6 @@ const (
 )
 
 func (f family) config(arch string, raw *rawConfig) (Config, error) {
-	if len(raw.QuantizationConfig) > 0 && string(raw.QuantizationConfig) != "null" {
-		return Config{}, raw.from.unsupported("quantization_config", string(raw.QuantizationConfig), "checkpoints in float32, float16 or bfloat16")
-	}
 	if raw.HiddenAct != "silu" && raw.HiddenAct != "swish" { // two names of one function
 		return Config{}, raw.from.unsupported("hidden_act", raw.HiddenAct, "silu")
 	}

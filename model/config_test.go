@@ -98,7 +98,6 @@ var refusals = []struct {
 	{`"architectures":["GPT2LMHeadModel"]`, model.ErrUnsupported, "architecture GPT2LMHeadModel in config.json (supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)"},
 	{`"architectures":[],"model_type":"gpt2"`, model.ErrUnsupported, `model_type "gpt2" in config.json (supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)`},
 	{`"hidden_act":"gelu"`, model.ErrUnsupported, "hidden_act gelu in config.json (supported: silu)"},
-	{`"quantization_config":{"quant_method":"awq"}`, model.ErrUnsupported, `quantization_config {"quant_method":"awq"} in config.json (supported: checkpoints in float32, float16 or bfloat16)`},
 	{`"rope_scaling":{"type":"dynamic","factor":2}`, model.ErrUnsupported, "rope type dynamic in config.json (supported: default, linear, llama3, yarn)"},
 	{`"rope_parameters":{"rope_type":"longrope","factor":2}`, model.ErrUnsupported, "rope type longrope in config.json (supported: default, linear, llama3, yarn)"},
 	{`"rope_parameters":{"full_attention":{"rope_type":"default"}}`, model.ErrUnsupported, "rope_parameters per kind of layer in config.json (supported: one set for all layers)"},

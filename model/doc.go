@@ -32,8 +32,8 @@
 // with the last layer's StoreKV. testdata/order.txt lists the operations of two whole steps.
 //
 // The config is read as transformers reads it, with the defaults of each family, and compared
-// with it in a test. What would change the result silently is refused: another activation,
-// quantized checkpoints, rotary embeddings whose angles depend on the sequence's length
+// with it in a test. Quantised checkpoints are read as package quantconfig says. What would
+// change the result silently is refused: another activation, rotary embeddings whose angles depend on the sequence's length
 // ("dynamic", "longrope"), a tensor that is missing or not expected.
 //
 // # GGUF files

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"weir/internal/plainfile"
+	"weir/quantconfig"
 	"weir/weights"
 	"weir/weights/gguf"
 )
@@ -28,10 +29,11 @@ type Model struct {
 	Config     Config
 	Generation GenerationDefaults
 
-	files      func() (*weights.Checkpoint, error) // opens the checkpoint again; nil if it is in memory
-	gguf       *gguf.File                          // nil: the layout of Hugging Face
-	storedName func(name string) string            // what the files call a tensor; nil: as transformers do
-	digest     string
+	files        func() (*weights.Checkpoint, error) // opens the checkpoint again; nil if it is in memory
+	quantization *quantconfig.Config                 // nil: nothing says that the checkpoint is quantised
+	gguf         *gguf.File                          // nil: the layout of Hugging Face
+	storedName   func(name string) string            // what the files call a tensor; nil: as transformers do
+	digest       string
 
 	mu         sync.Mutex // held to change checkpoint, and to read it beside the goroutine that may
 	checkpoint *weights.Checkpoint
@@ -95,6 +97,9 @@ func open(dir string, fsys fs.FS, checkpoint func() (*weights.Checkpoint, error)
 	if m.Config, err = ParseConfig(b); err != nil {
 		return nil, err
 	}
+	if m.quantization, err = readQuantization(dir, fsys, b); err != nil {
+		return nil, err
+	}
 	b, err = readConfig(dir, fsys, "generation_config.json")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -102,14 +107,28 @@ func open(dir string, fsys fs.FS, checkpoint func() (*weights.Checkpoint, error)
 	if m.Generation, err = ParseGeneration(b, m.Config); err != nil {
 		return nil, err
 	}
-	if m.checkpoint, err = checkpoint(); err != nil {
+	stored, err := checkpoint()
+	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if m.digest, err = m.check(m.checkpoint); err != nil {
-		m.checkpoint.Close()
+	if m.checkpoint, m.digest, err = m.logical(stored); err != nil {
 		return nil, err
 	}
 	return &m, nil
+}
+
+// logical is the checkpoint of the network's tensors, made of the stored ones, and its digest.
+// stored is taken over, and closed if there is an error.
+func (m *Model) logical(stored *weights.Checkpoint) (*weights.Checkpoint, string, error) {
+	c, err := m.assemble(stored)
+	if err != nil {
+		return nil, "", errors.Join(err, stored.Close())
+	}
+	digest, err := m.check(c)
+	if err != nil {
+		return nil, "", errors.Join(err, c.Close())
+	}
+	return c, digest, nil
 }
 
 const maxConfig = 1 << 20 // bytes
@@ -147,12 +166,12 @@ func (m *Model) Reopen() error {
 	if err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
-	digest, err := m.check(c)
-	if err == nil && digest != m.digest {
-		err = fmt.Errorf("%w: the files hold another model than before", ErrMismatch)
-	}
+	c, digest, err := m.logical(c)
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return err
+	}
+	if digest != m.digest {
+		return errors.Join(fmt.Errorf("%w: the files hold another model than before", ErrMismatch), c.Close())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -239,7 +258,7 @@ func some(names []string) string {
 func (m *Model) matrix(p parameter) Matrix {
 	x := m.stored(p)
 	if embed, ok := m.checkpoint.Tensor(embedName); ok && m.Config.TiedHead && p.rows[0].name == headName {
-		if t := x.Rows[0]; t.DType == embed.DType && bytes.Equal(t.Data, embed.Data) {
+		if t := x.Rows[0]; t.Packed == nil && embed.Packed == nil && t.DType == embed.DType && bytes.Equal(t.Data, embed.Data) {
 			x.Rows[0] = embed
 		}
 	}
@@ -285,7 +304,7 @@ func (m *Model) Parameters() int64 {
 
 // WeightBytes is the size of those numbers as stored.
 func (m *Model) WeightBytes() int64 {
-	return m.sum(func(t weights.Tensor) int64 { return int64(len(t.Data)) })
+	return m.sum(func(t weights.Tensor) int64 { return t.Bytes() })
 }
 
 func (m *Model) sum(size func(weights.Tensor) int64) int64 {
@@ -343,6 +362,9 @@ func digestOf(config *Config, c *weights.Checkpoint) string {
 	for _, name := range c.Names() {
 		t, _ := c.Tensor(name)
 		fmt.Fprintf(h, "%s %v %v %x\n", name, t.DType, t.Shape, t.Data[:min(len(t.Data), 64)])
+		if p := t.Packed; p != nil {
+			fmt.Fprintf(h, "%d %d %d %v %v %x %x\n", p.Layout, p.Bits, p.GroupColumns, p.Zero, p.Global, p.Scales.Data[:min(len(p.Scales.Data), 64)], p.Zeros.Data[:min(len(p.Zeros.Data), 64)])
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -170,7 +170,7 @@ func (m *Matrix) bytes() int64 {
 	var n int64
 	for _, list := range [][]weights.Tensor{m.Rows, m.Bias} {
 		for _, t := range list {
-			n += int64(len(t.Data))
+			n += t.Bytes()
 		}
 	}
 	return n

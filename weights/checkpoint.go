@@ -72,7 +72,7 @@ func FromTensors(tensors []Tensor, release func() error) (_ *Checkpoint, err err
 		}
 		c.tensors[t.Name] = t
 		c.names = append(c.names, t.Name)
-		c.bytes += int64(len(t.Data))
+		c.bytes += t.Bytes()
 	}
 	slices.Sort(c.names)
 	return c, nil

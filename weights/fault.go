@@ -97,12 +97,24 @@ func faultIn(v any, tensors func(yield func(Tensor) bool)) error {
 		panic(v)
 	}
 	for t := range tensors {
-		first := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
-		if t.File != nil && fault.Addr() >= first && fault.Addr()-first < uintptr(len(t.Data)) {
+		if t.covers(fault.Addr()) {
 			return t.File.lost(t.Name)
+		}
+		if p := t.Packed; p != nil {
+			for _, part := range []*Tensor{&p.Scales, &p.Zeros} {
+				if part.covers(fault.Addr()) {
+					return part.File.lost(part.Name)
+				}
+			}
 		}
 	}
 	panic(v)
+}
+
+// covers reports whether t's Data are mapped at this address.
+func (t *Tensor) covers(addr uintptr) bool {
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+	return t.File != nil && addr >= first && addr-first < uintptr(len(t.Data))
 }
 
 // Check returns an error if one of the files was cut since it was mapped.

@@ -68,6 +68,11 @@ func TestFault(t *testing.T) {
 				read()
 				return nil
 			},
+			"scales": func() (err error) {
+				defer CatchFault(debug.SetPanicOnFault(true), []Tensor{{Name: "packed", Packed: &Packed{Scales: x}}}, &err)
+				read()
+				return nil
+			},
 			"checkpoint": func() (err error) {
 				defer c.CatchFault(debug.SetPanicOnFault(true), &err)
 				read()

@@ -42,9 +42,13 @@ type Packed struct {
 	// is Zero.
 	Zeros Tensor
 	Zero  int32
-	// Activations says how the checkpoint wants the rows that the matrix is multiplied with
-	// to be rounded. Devices that keep more do better.
-	Activations Activations
+	// Symmetric says that the checkpoint claims of its Zeros that each is half the range of
+	// the codes.
+	Symmetric bool
+	// Activations is the type, I8, F8E4M3 or F4, to which the checkpoint was made to have the
+	// rows rounded that the matrix is multiplied with; Invalid: none. Devices that keep more
+	// of them do better.
+	Activations DType
 }
 
 // Layout is how codes and zero points are stored.
@@ -69,13 +73,6 @@ const (
 	AWQWords
 )
 
-// Activations is how a checkpoint wants rows of activations to be rounded.
-type Activations struct {
-	Type    DType // I8 or F8E4M3; Invalid: not at all
-	Dynamic bool  // the scale is that of the row; else it is Scale
-	Scale   float32
-}
-
 // size is N and K of a tensor with Packed.
 func (t *Tensor) size() (n, k int) {
 	k = t.Shape[len(t.Shape)-1]
@@ -86,7 +83,8 @@ func (t *Tensor) size() (n, k int) {
 	return n, k
 }
 
-func ceil(a, b int) int { return (a + b - 1) / b }
+// ceil is a / b, rounded up. a is positive, and b may be anything that is.
+func ceil(a, b int) int { return (a-1)/b + 1 }
 
 // Groups is the number of groups that the columns of a row are in.
 func (t *Tensor) Groups() int {

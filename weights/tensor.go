@@ -121,6 +121,15 @@ func (t Tensor) Len() int {
 	return n
 }
 
+// Bytes is the size of all that t is stored in.
+func (t *Tensor) Bytes() int64 {
+	n := int64(len(t.Data))
+	if p := t.Packed; p != nil {
+		n += int64(len(p.Scales.Data)) + int64(len(p.Zeros.Data)) + 4*int64(len(p.Order))
+	}
+	return n
+}
+
 // CheckSize checks that Data has as many bytes as the type and the shape need, and that
 // everything which Packed says is of one piece with it.
 func (t *Tensor) CheckSize() error {

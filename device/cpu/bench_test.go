@@ -59,6 +59,34 @@ func benchMatMul(b *testing.B, cfg Config, dtype weights.DType, rows int) {
 	b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GFLOP/s")
 }
 
+// BenchmarkPacked is BenchmarkMatMul for matrices of quantised checkpoints.
+func BenchmarkPacked(b *testing.B) {
+	const n, k, matrices = 3072, 1024, 40
+	for _, im := range impls {
+		for _, c := range packedCases {
+			for _, rows := range []int{1, 8, 64} {
+				if c.as == F32 || im.name == "generic" {
+					continue
+				}
+				b.Run(fmt.Sprintf("%s/%s/rows=%d", im.name, c.name, rows), func(b *testing.B) {
+					d := benchDevice(b, Config{Threads: 2, KVType: BF16, Impl: im.name, HugePages: true}, rows, []model.ActShape{{Width: k}, {Width: n}})
+					t := c.tensor(newRand(1), n, k)
+					for range matrices {
+						if _, err := d.Load(model.Matrix{Rows: []weights.Tensor{t}}); err != nil {
+							b.Fatal(err)
+						}
+					}
+					s := best(b, func(i int) {
+						d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(i%matrices), model.Act{Width: k})
+					})
+					b.ReportMetric(float64(len(d.params[0].linear.parts[0].data))/s/1e9, "GB/s")
+					b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GFLOP/s")
+				})
+			}
+		}
+	}
+}
+
 // benchDevice is a device with a batch of rows begun.
 func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Device {
 	b.Helper()

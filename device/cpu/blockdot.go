@@ -35,7 +35,7 @@ type (
 
 // blocksGeneric are the kernels in plain Go.
 func blocksGeneric() blockKernels {
-	k := blockKernels{round: func(dst []byte, x []float32) { roundSums(dst, x, quantizeGeneric) }}
+	k := blockKernels{round: roundSums}
 	for i := range blockSpecs {
 		s := &blockSpecs[i]
 		k.expand[i] = s.expandGeneric
@@ -182,14 +182,13 @@ func fma32(a, b, c float32) float32 {
 	return float32(s)
 }
 
-// roundSums writes a row for tiles of blocks from what quantize makes of it, with scales that
-// are powers of two.
-func roundSums(dst []byte, x []float32, quantize func(dst []byte, x []float32)) {
+// roundSums writes a row for tiles of blocks from what quantizeGeneric makes of it.
+func roundSums(dst []byte, x []float32) {
 	var group [groupRow]byte
 	for len(x) > 0 {
 		v := x[:min(groupColumns, len(x))]
 		x = x[len(v):]
-		quantize(group[:], v)
+		quantizeGeneric(group[:], v)
 		for b := range 2 {
 			sumOne(dst[:sumBlock], group[16+b*blockColumns:][:blockColumns], group[8+4*b:][:4])
 			dst = dst[sumBlock:]

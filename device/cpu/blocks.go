@@ -22,12 +22,12 @@ import (
 //	Q4_1, Q5_1         [b] float16 scale, [b] float16 minimum
 //	Q5_0, IQ4_NL       [b] float16 scale
 //	NVFP4              [s] float16 scale
-//	Q4Zero             [b] (float16 scale, uint8 zero point)
 //	MXFP4              [b] exponent (E8M0)
 //	Q4_K, Q5_K         float16 scale, float16 scale of the minimums, [b] uint8 factor of the scale, [b] uint8 factor of the minimum
 //	IQ4_XS             float16 scale, [b] int8 factor
 //	Q3_K, Q6_K, K8     float16 scale, [s] int8 factor
 //	Q2_K               float16 scale, float16 scale of the minimums, [s] two factors of four bits
+//	I4Z, I8Z           for each block: float16 scale, uint8 zero point
 //
 // The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here, the scales
 // of NVFP4 eight bits in files and sixteen here. K8 holds IQ1 to IQ3: the products of a scale,
@@ -68,6 +68,9 @@ const (
 	scaleLine   = 4 * rowsPerTile      // a float32 for each row
 )
 
+// zeroRows is the size of a block's scales and zero points.
+const zeroRows = 3 * rowsPerTile
+
 // A blockKind is how a tile of blocks is expanded and multiplied.
 type blockKind uint8
 
@@ -93,7 +96,7 @@ const (
 	exponents                     // an exponent for a block
 	factors                       // a float16 for a unit, times a factor for a block or half
 	nibbles                       // the same, with factors of four bits
-	zeros                         // a float16 for a block, and what is subtracted from its codes
+	zeroPoints                    // a float16 for a block, whose minimum is -zero point * scale
 )
 
 // blockSpec describes a format of blocks.
@@ -130,10 +133,10 @@ var blockSpecs = [...]blockSpec{
 	IQ4NL - firstBlocks: {weights.IQ4_NL, plainBlocks, 2, halfFloats, 4, 0, 0, &valuesIQ4},
 	IQ4XS - firstBlocks: {weights.IQ4_XS, plainBlocks, 8, factors, 4, 0, 0, &valuesIQ4},
 	MXFP4 - firstBlocks: {weights.MXFP4, plainBlocks, 2, exponents, 4, 0, 0, &valuesMXFP4},
-
-	NVFP4 - firstBlocks:  {weights.NVFP4, halfBlocks, 2, halfFloats, 4, 0, 0, &valuesMXFP4},
-	Q4Zero - firstBlocks: {weights.Invalid, minBlocks, 4, zeros, 4, 0, 0, nil},
-	K8 - firstBlocks:     {weights.Invalid, halfBlocks, 8, factors, 8, 0, 3, nil},
+	NVFP4 - firstBlocks: {weights.NVFP4, halfBlocks, 2, halfFloats, 4, 0, 0, &valuesMXFP4},
+	K8 - firstBlocks:    {weights.Invalid, halfBlocks, 8, factors, 8, 0, 3, nil},
+	I4Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 4, 0, 0, nil},
+	I8Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 8, 0, 0, nil},
 }
 
 // Tiles of Q8 and Q4 (quant.go) are such tiles, too.
@@ -196,8 +199,8 @@ func (s *blockSpec) head() int {
 		if s.mins() {
 			size *= 2
 		}
-	case zeros:
-		size = zeroBytes * s.unit
+	case zeroPoints:
+		size = zeroRows * s.unit
 	case exponents:
 		size = rowsPerTile * s.unit
 	case factors:
@@ -210,9 +213,6 @@ func (s *blockSpec) head() int {
 	}
 	return (size + cacheLine - 1) / cacheLine * cacheLine
 }
-
-// zeroBytes is the size of a block's scales and zero points.
-const zeroBytes = 3 * rowsPerTile
 
 // lines is how many lines the codes of a block take.
 func (s *blockSpec) lines() int { return s.low + s.high }
@@ -262,10 +262,10 @@ func planeBits(plane []byte, bits, c, r int) int {
 
 // unsigned is the byte that a code is expanded to.
 func (s *blockSpec) unsigned(code int) uint8 {
-	switch {
-	case s.table != nil:
+	if s.table != nil {
 		return uint8(int(s.table[code]) + 128)
-	case s.low == 8:
+	}
+	if s.low == 8 {
 		return uint8(code)
 	}
 	return uint8(code << s.shift)
@@ -279,12 +279,11 @@ func (s *blockSpec) scale(unit []byte, b, half, r int) (scale, minimum float32) 
 	}
 	float := func(i int) float32 { return fromF16(binary.LittleEndian.Uint16(unit[2*(i*rowsPerTile+r):])) }
 	switch s.source {
+	case zeroPoints:
+		scale = fromF16(float16Bits(unit[part*zeroRows+2*r:]))
+		return scale, -scale * float32(unit[part*zeroRows+2*rowsPerTile+r])
 	case exponents:
 		return halfExponent(unit[part*rowsPerTile+r]), 0
-	case zeros:
-		at := unit[b*zeroBytes:]
-		scale = fromF16(binary.LittleEndian.Uint16(at[2*r:]))
-		return scale, -float32(scale * float32(at[2*rowsPerTile+r]))
 	case halfFloats:
 		if s.mins() {
 			minimum = float(parts + part)

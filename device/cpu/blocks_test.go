@@ -240,6 +240,10 @@ func TestRoundSums(t *testing.T) {
 			t.Skip("no kernel")
 		}
 		rnd := newRand(33)
+		row, long := make([]byte, groups(100)*2*sumBlock), rowOfKind(rnd, 100, 0)
+		if n := testing.AllocsPerRun(5, func() { im.blocks.round(row, long.v) }); n != 0 {
+			t.Errorf("%v allocations per row", n)
+		}
 		for n := range 258 {
 			for kind := range rowKinds {
 				x := rowOfKind(rnd, n, kind)
@@ -314,10 +318,10 @@ func randomUnits(t testing.TB, rnd *rand.Rand, s *blockSpec, units int) []byte {
 				}
 			}
 			continue
-		case zeros:
+		case zeroPoints:
 			for b := range s.unit {
-				for i := range rowsPerTile {
-					binary.LittleEndian.PutUint16(unit[b*zeroBytes+2*i:], toF16(float32(rnd.NormFloat64())))
+				for r := range rowsPerTile {
+					binary.LittleEndian.PutUint16(unit[b*zeroRows+2*r:], toF16(float32(rnd.NormFloat64())))
 				}
 			}
 			continue

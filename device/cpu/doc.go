@@ -38,6 +38,9 @@
 // two as the scale (MXINT8), so the dot product of two blocks is an exact integer on
 // every tier. An operation that writes an input of products (model.ActShape.Factor)
 // rounds each row while it is in the cache (input.go). The result depends on the row alone.
+// Matrices of quantised checkpoints of Hugging Face become such tiles if these can hold every
+// number as it is stored, and are widened otherwise (packed.go).
+//
 // Embeddings stay in the mapped file. If it is cut, reading a row faults, and the
 // step fails (weights.CatchFault); where a file ends within a page the row ends in zeros,
 // and only then the file's size is asked for. So a step has no system call and no

@@ -34,6 +34,10 @@ func generic() *impl {
 			}
 		}
 	}
+	im.mulFP8 = make([]mulFunc, genericRows+1)
+	for m := 1; m <= genericRows; m++ {
+		im.mulFP8[m] = mulFP8Generic(m)
+	}
 	for f := F32; f <= BF16; f++ {
 		im.mul[f] = make([]mulFunc, genericRows+1)
 		for m := 1; m <= genericRows; m++ {

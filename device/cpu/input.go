@@ -21,7 +21,7 @@ func (im *impl) rounding(f Format) rounding {
 	switch {
 	case f.blocks() != nil:
 		return toSums
-	case im.dot[f] == nil:
+	case f == FP8 || im.dot[f] == nil:
 		return unrounded
 	case f == BF16:
 		return toPairs

@@ -184,6 +184,66 @@ func mulBF16x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, 
 //go:noescape
 func mulBF16x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
+// mulFP8x1AVX512 is impl.mulFP8 for 1 rows of x.
+//
+//go:noescape
+func mulFP8x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x2AVX512 is impl.mulFP8 for 2 rows of x.
+//
+//go:noescape
+func mulFP8x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x3AVX512 is impl.mulFP8 for 3 rows of x.
+//
+//go:noescape
+func mulFP8x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x4AVX512 is impl.mulFP8 for 4 rows of x.
+//
+//go:noescape
+func mulFP8x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x5AVX512 is impl.mulFP8 for 5 rows of x.
+//
+//go:noescape
+func mulFP8x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x6AVX512 is impl.mulFP8 for 6 rows of x.
+//
+//go:noescape
+func mulFP8x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x7AVX512 is impl.mulFP8 for 7 rows of x.
+//
+//go:noescape
+func mulFP8x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x8AVX512 is impl.mulFP8 for 8 rows of x.
+//
+//go:noescape
+func mulFP8x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x9AVX512 is impl.mulFP8 for 9 rows of x.
+//
+//go:noescape
+func mulFP8x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x10AVX512 is impl.mulFP8 for 10 rows of x.
+//
+//go:noescape
+func mulFP8x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x11AVX512 is impl.mulFP8 for 11 rows of x.
+//
+//go:noescape
+func mulFP8x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x12AVX512 is impl.mulFP8 for 12 rows of x.
+//
+//go:noescape
+func mulFP8x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
 // sumSquaresAVX512 is impl.sumSquares, len(x) a multiple of 16.
 //
 //go:noescape
@@ -1999,15 +2059,20 @@ func widenMXFP4AVX512(dst, units []byte, n int)
 //go:noescape
 func widenNVFP4AVX512(dst, units []byte, n int)
 
-// widenQ4ZeroAVX512 is blockKernels.widen for Q4Zero.
-//
-//go:noescape
-func widenQ4ZeroAVX512(dst, units []byte, n int)
-
 // widenK8AVX512 is blockKernels.widen for K8.
 //
 //go:noescape
 func widenK8AVX512(dst, units []byte, n int)
+
+// widenI4ZAVX512 is blockKernels.widen for I4Z.
+//
+//go:noescape
+func widenI4ZAVX512(dst, units []byte, n int)
+
+// widenI8ZAVX512 is blockKernels.widen for I8Z.
+//
+//go:noescape
+func widenI8ZAVX512(dst, units []byte, n int)
 
 // dotQ41x1AVX512VNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
 //
@@ -2729,66 +2794,6 @@ func dotNVFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int
 //go:noescape
 func dotNVFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
-// dotQ4Zerox1AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 1 rows of x.
-//
-//go:noescape
-func dotQ4Zerox1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox2AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 2 rows of x.
-//
-//go:noescape
-func dotQ4Zerox2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox3AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 3 rows of x.
-//
-//go:noescape
-func dotQ4Zerox3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox4AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 4 rows of x.
-//
-//go:noescape
-func dotQ4Zerox4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox5AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 5 rows of x.
-//
-//go:noescape
-func dotQ4Zerox5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox6AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 6 rows of x.
-//
-//go:noescape
-func dotQ4Zerox6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox7AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 7 rows of x.
-//
-//go:noescape
-func dotQ4Zerox7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox8AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 8 rows of x.
-//
-//go:noescape
-func dotQ4Zerox8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox9AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 9 rows of x.
-//
-//go:noescape
-func dotQ4Zerox9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox10AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 10 rows of x.
-//
-//go:noescape
-func dotQ4Zerox10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox11AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 11 rows of x.
-//
-//go:noescape
-func dotQ4Zerox11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
-// dotQ4Zerox12AVX512VNNI is blockKernels.dot for tiles of Q4Zero and 12 rows of x.
-//
-//go:noescape
-func dotQ4Zerox12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
 // dotK8x1AVX512VNNI is blockKernels.dot for tiles of K8 and 1 rows of x.
 //
 //go:noescape
@@ -2849,6 +2854,126 @@ func dotK8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y
 //go:noescape
 func dotK8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotI4Zx1AVX512VNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVX512VNNI is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVX512VNNI is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVX512VNNI is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx5AVX512VNNI is blockKernels.dot for tiles of I4Z and 5 rows of x.
+//
+//go:noescape
+func dotI4Zx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx6AVX512VNNI is blockKernels.dot for tiles of I4Z and 6 rows of x.
+//
+//go:noescape
+func dotI4Zx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx7AVX512VNNI is blockKernels.dot for tiles of I4Z and 7 rows of x.
+//
+//go:noescape
+func dotI4Zx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx8AVX512VNNI is blockKernels.dot for tiles of I4Z and 8 rows of x.
+//
+//go:noescape
+func dotI4Zx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx9AVX512VNNI is blockKernels.dot for tiles of I4Z and 9 rows of x.
+//
+//go:noescape
+func dotI4Zx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx10AVX512VNNI is blockKernels.dot for tiles of I4Z and 10 rows of x.
+//
+//go:noescape
+func dotI4Zx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx11AVX512VNNI is blockKernels.dot for tiles of I4Z and 11 rows of x.
+//
+//go:noescape
+func dotI4Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx12AVX512VNNI is blockKernels.dot for tiles of I4Z and 12 rows of x.
+//
+//go:noescape
+func dotI4Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx1AVX512VNNI is blockKernels.dot for tiles of I8Z and 1 rows of x.
+//
+//go:noescape
+func dotI8Zx1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx2AVX512VNNI is blockKernels.dot for tiles of I8Z and 2 rows of x.
+//
+//go:noescape
+func dotI8Zx2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx3AVX512VNNI is blockKernels.dot for tiles of I8Z and 3 rows of x.
+//
+//go:noescape
+func dotI8Zx3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx4AVX512VNNI is blockKernels.dot for tiles of I8Z and 4 rows of x.
+//
+//go:noescape
+func dotI8Zx4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx5AVX512VNNI is blockKernels.dot for tiles of I8Z and 5 rows of x.
+//
+//go:noescape
+func dotI8Zx5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx6AVX512VNNI is blockKernels.dot for tiles of I8Z and 6 rows of x.
+//
+//go:noescape
+func dotI8Zx6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx7AVX512VNNI is blockKernels.dot for tiles of I8Z and 7 rows of x.
+//
+//go:noescape
+func dotI8Zx7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx8AVX512VNNI is blockKernels.dot for tiles of I8Z and 8 rows of x.
+//
+//go:noescape
+func dotI8Zx8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx9AVX512VNNI is blockKernels.dot for tiles of I8Z and 9 rows of x.
+//
+//go:noescape
+func dotI8Zx9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx10AVX512VNNI is blockKernels.dot for tiles of I8Z and 10 rows of x.
+//
+//go:noescape
+func dotI8Zx10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx11AVX512VNNI is blockKernels.dot for tiles of I8Z and 11 rows of x.
+//
+//go:noescape
+func dotI8Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx12AVX512VNNI is blockKernels.dot for tiles of I8Z and 12 rows of x.
+//
+//go:noescape
+func dotI8Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX512 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -2898,6 +3023,16 @@ func mulBF16x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y [
 //
 //go:noescape
 func mulBF16x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x1AVX2 is impl.mulFP8 for 1 rows of x.
+//
+//go:noescape
+func mulFP8x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+
+// mulFP8x2AVX2 is impl.mulFP8 for 2 rows of x.
+//
+//go:noescape
+func mulFP8x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // sumSquaresAVX2 is impl.sumSquares, len(x) a multiple of 16.
 //
@@ -3424,15 +3559,20 @@ func widenMXFP4AVX2(dst, units []byte, n int)
 //go:noescape
 func widenNVFP4AVX2(dst, units []byte, n int)
 
-// widenQ4ZeroAVX2 is blockKernels.widen for Q4Zero.
-//
-//go:noescape
-func widenQ4ZeroAVX2(dst, units []byte, n int)
-
 // widenK8AVX2 is blockKernels.widen for K8.
 //
 //go:noescape
 func widenK8AVX2(dst, units []byte, n int)
+
+// widenI4ZAVX2 is blockKernels.widen for I4Z.
+//
+//go:noescape
+func widenI4ZAVX2(dst, units []byte, n int)
+
+// widenI8ZAVX2 is blockKernels.widen for I8Z.
+//
+//go:noescape
+func widenI8ZAVX2(dst, units []byte, n int)
 
 // expandQ41AVX2 is blockKernels.expand for Q41.
 //
@@ -3494,15 +3634,20 @@ func expandMXFP4AVX2(dst, units []byte, n int)
 //go:noescape
 func expandNVFP4AVX2(dst, units []byte, n int)
 
-// expandQ4ZeroAVX2 is blockKernels.expand for Q4Zero.
-//
-//go:noescape
-func expandQ4ZeroAVX2(dst, units []byte, n int)
-
 // expandK8AVX2 is blockKernels.expand for K8.
 //
 //go:noescape
 func expandK8AVX2(dst, units []byte, n int)
+
+// expandI4ZAVX2 is blockKernels.expand for I4Z.
+//
+//go:noescape
+func expandI4ZAVX2(dst, units []byte, n int)
+
+// expandI8ZAVX2 is blockKernels.expand for I8Z.
+//
+//go:noescape
+func expandI8ZAVX2(dst, units []byte, n int)
 
 // dotExpandedNibblesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
 //
@@ -3854,15 +3999,30 @@ func dotMXFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //go:noescape
 func dotNVFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
-// dotQ4Zerox1AVX2 is blockKernels.dot for tiles of Q4Zero and 1 rows of x.
-//
-//go:noescape
-func dotQ4Zerox1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
 // dotK8x1AVX2 is blockKernels.dot for tiles of K8 and 1 rows of x.
 //
 //go:noescape
 func dotK8x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx1AVX2 is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVX2 is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVX2 is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVX2 is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // dotExpandedNibblesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
 //
@@ -4134,6 +4294,36 @@ func dotExpandedTablex5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, 
 //go:noescape
 func dotExpandedTablex6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotExpandedBytesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedBytesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedBytesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotQ41x1AVXVNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
 //
 //go:noescape
@@ -4254,15 +4444,35 @@ func dotMXFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y 
 //go:noescape
 func dotNVFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
-// dotQ4Zerox1AVXVNNI is blockKernels.dot for tiles of Q4Zero and 1 rows of x.
-//
-//go:noescape
-func dotQ4Zerox1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-
 // dotK8x1AVXVNNI is blockKernels.dot for tiles of K8 and 1 rows of x.
 //
 //go:noescape
 func dotK8x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx1AVXVNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
+//
+//go:noescape
+func dotI4Zx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx2AVXVNNI is blockKernels.dot for tiles of I4Z and 2 rows of x.
+//
+//go:noescape
+func dotI4Zx2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx3AVXVNNI is blockKernels.dot for tiles of I4Z and 3 rows of x.
+//
+//go:noescape
+func dotI4Zx3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI4Zx4AVXVNNI is blockKernels.dot for tiles of I4Z and 4 rows of x.
+//
+//go:noescape
+func dotI4Zx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotI8Zx1AVXVNNI is blockKernels.dot for tiles of I8Z and 1 rows of x.
+//
+//go:noescape
+func dotI8Zx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // roundSumsAVX2 is blockKernels.round for whole groups.
 //
@@ -4274,6 +4484,8 @@ var mulAVX512 = [BF16 + 1][]mulFunc{
 	F16:  {nil, mulF16x1AVX512, mulF16x2AVX512, mulF16x3AVX512, mulF16x4AVX512, mulF16x5AVX512, mulF16x6AVX512, mulF16x7AVX512, mulF16x8AVX512, mulF16x9AVX512, mulF16x10AVX512, mulF16x11AVX512, mulF16x12AVX512},
 	BF16: {nil, mulBF16x1AVX512, mulBF16x2AVX512, mulBF16x3AVX512, mulBF16x4AVX512, mulBF16x5AVX512, mulBF16x6AVX512, mulBF16x7AVX512, mulBF16x8AVX512, mulBF16x9AVX512, mulBF16x10AVX512, mulBF16x11AVX512, mulBF16x12AVX512},
 }
+
+var mulFP8AVX512 = []mulFunc{nil, mulFP8x1AVX512, mulFP8x2AVX512, mulFP8x3AVX512, mulFP8x4AVX512, mulFP8x5AVX512, mulFP8x6AVX512, mulFP8x7AVX512, mulFP8x8AVX512, mulFP8x9AVX512, mulFP8x10AVX512, mulFP8x11AVX512, mulFP8x12AVX512}
 
 var dotsF32AVX512 = dotKernels{
 	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
@@ -4349,39 +4561,41 @@ var dotAVX512 = [W8A8 + 1][]dotFunc{
 var dotBF16AVX512 = []dotFunc{nil, dotBF16x1AVX512, dotBF16x2AVX512, dotBF16x3AVX512, dotBF16x4AVX512, dotBF16x5AVX512, dotBF16x6AVX512, dotBF16x7AVX512, dotBF16x8AVX512, dotBF16x9AVX512, dotBF16x10AVX512, dotBF16x11AVX512, dotBF16x12AVX512}
 
 var widenAVX512 = [lastBlocks + 1]unitFunc{
-	Q8:     widenQ8AVX512,
-	Q4:     widenQ4AVX512,
-	Q41:    widenQ41AVX512,
-	Q50:    widenQ50AVX512,
-	Q51:    widenQ51AVX512,
-	Q2K:    widenQ2KAVX512,
-	Q3K:    widenQ3KAVX512,
-	Q4K:    widenQ4KAVX512,
-	Q5K:    widenQ5KAVX512,
-	Q6K:    widenQ6KAVX512,
-	IQ4NL:  widenIQ4NLAVX512,
-	IQ4XS:  widenIQ4XSAVX512,
-	MXFP4:  widenMXFP4AVX512,
-	NVFP4:  widenNVFP4AVX512,
-	Q4Zero: widenQ4ZeroAVX512,
-	K8:     widenK8AVX512,
+	Q8:    widenQ8AVX512,
+	Q4:    widenQ4AVX512,
+	Q41:   widenQ41AVX512,
+	Q50:   widenQ50AVX512,
+	Q51:   widenQ51AVX512,
+	Q2K:   widenQ2KAVX512,
+	Q3K:   widenQ3KAVX512,
+	Q4K:   widenQ4KAVX512,
+	Q5K:   widenQ5KAVX512,
+	Q6K:   widenQ6KAVX512,
+	IQ4NL: widenIQ4NLAVX512,
+	IQ4XS: widenIQ4XSAVX512,
+	MXFP4: widenMXFP4AVX512,
+	NVFP4: widenNVFP4AVX512,
+	K8:    widenK8AVX512,
+	I4Z:   widenI4ZAVX512,
+	I8Z:   widenI8ZAVX512,
 }
 
 var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
-	Q41 - firstBlocks:    {nil, dotQ41x1AVX512VNNI, dotQ41x2AVX512VNNI, dotQ41x3AVX512VNNI, dotQ41x4AVX512VNNI, dotQ41x5AVX512VNNI, dotQ41x6AVX512VNNI, dotQ41x7AVX512VNNI, dotQ41x8AVX512VNNI, dotQ41x9AVX512VNNI, dotQ41x10AVX512VNNI, dotQ41x11AVX512VNNI, dotQ41x12AVX512VNNI},
-	Q50 - firstBlocks:    {nil, dotQ50x1AVX512VNNI, dotQ50x2AVX512VNNI, dotQ50x3AVX512VNNI, dotQ50x4AVX512VNNI, dotQ50x5AVX512VNNI, dotQ50x6AVX512VNNI, dotQ50x7AVX512VNNI, dotQ50x8AVX512VNNI, dotQ50x9AVX512VNNI, dotQ50x10AVX512VNNI, dotQ50x11AVX512VNNI, dotQ50x12AVX512VNNI},
-	Q51 - firstBlocks:    {nil, dotQ51x1AVX512VNNI, dotQ51x2AVX512VNNI, dotQ51x3AVX512VNNI, dotQ51x4AVX512VNNI, dotQ51x5AVX512VNNI, dotQ51x6AVX512VNNI, dotQ51x7AVX512VNNI, dotQ51x8AVX512VNNI, dotQ51x9AVX512VNNI, dotQ51x10AVX512VNNI, dotQ51x11AVX512VNNI, dotQ51x12AVX512VNNI},
-	Q2K - firstBlocks:    {nil, dotQ2Kx1AVX512VNNI, dotQ2Kx2AVX512VNNI, dotQ2Kx3AVX512VNNI, dotQ2Kx4AVX512VNNI, dotQ2Kx5AVX512VNNI, dotQ2Kx6AVX512VNNI, dotQ2Kx7AVX512VNNI, dotQ2Kx8AVX512VNNI, dotQ2Kx9AVX512VNNI, dotQ2Kx10AVX512VNNI, dotQ2Kx11AVX512VNNI, dotQ2Kx12AVX512VNNI},
-	Q3K - firstBlocks:    {nil, dotQ3Kx1AVX512VNNI, dotQ3Kx2AVX512VNNI, dotQ3Kx3AVX512VNNI, dotQ3Kx4AVX512VNNI, dotQ3Kx5AVX512VNNI, dotQ3Kx6AVX512VNNI, dotQ3Kx7AVX512VNNI, dotQ3Kx8AVX512VNNI, dotQ3Kx9AVX512VNNI, dotQ3Kx10AVX512VNNI, dotQ3Kx11AVX512VNNI, dotQ3Kx12AVX512VNNI},
-	Q4K - firstBlocks:    {nil, dotQ4Kx1AVX512VNNI, dotQ4Kx2AVX512VNNI, dotQ4Kx3AVX512VNNI, dotQ4Kx4AVX512VNNI, dotQ4Kx5AVX512VNNI, dotQ4Kx6AVX512VNNI, dotQ4Kx7AVX512VNNI, dotQ4Kx8AVX512VNNI, dotQ4Kx9AVX512VNNI, dotQ4Kx10AVX512VNNI, dotQ4Kx11AVX512VNNI, dotQ4Kx12AVX512VNNI},
-	Q5K - firstBlocks:    {nil, dotQ5Kx1AVX512VNNI, dotQ5Kx2AVX512VNNI, dotQ5Kx3AVX512VNNI, dotQ5Kx4AVX512VNNI, dotQ5Kx5AVX512VNNI, dotQ5Kx6AVX512VNNI, dotQ5Kx7AVX512VNNI, dotQ5Kx8AVX512VNNI, dotQ5Kx9AVX512VNNI, dotQ5Kx10AVX512VNNI, dotQ5Kx11AVX512VNNI, dotQ5Kx12AVX512VNNI},
-	Q6K - firstBlocks:    {nil, dotQ6Kx1AVX512VNNI, dotQ6Kx2AVX512VNNI, dotQ6Kx3AVX512VNNI, dotQ6Kx4AVX512VNNI, dotQ6Kx5AVX512VNNI, dotQ6Kx6AVX512VNNI, dotQ6Kx7AVX512VNNI, dotQ6Kx8AVX512VNNI, dotQ6Kx9AVX512VNNI, dotQ6Kx10AVX512VNNI, dotQ6Kx11AVX512VNNI, dotQ6Kx12AVX512VNNI},
-	IQ4NL - firstBlocks:  {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
-	IQ4XS - firstBlocks:  {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
-	MXFP4 - firstBlocks:  {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
-	NVFP4 - firstBlocks:  {nil, dotNVFP4x1AVX512VNNI, dotNVFP4x2AVX512VNNI, dotNVFP4x3AVX512VNNI, dotNVFP4x4AVX512VNNI, dotNVFP4x5AVX512VNNI, dotNVFP4x6AVX512VNNI, dotNVFP4x7AVX512VNNI, dotNVFP4x8AVX512VNNI, dotNVFP4x9AVX512VNNI, dotNVFP4x10AVX512VNNI, dotNVFP4x11AVX512VNNI, dotNVFP4x12AVX512VNNI},
-	Q4Zero - firstBlocks: {nil, dotQ4Zerox1AVX512VNNI, dotQ4Zerox2AVX512VNNI, dotQ4Zerox3AVX512VNNI, dotQ4Zerox4AVX512VNNI, dotQ4Zerox5AVX512VNNI, dotQ4Zerox6AVX512VNNI, dotQ4Zerox7AVX512VNNI, dotQ4Zerox8AVX512VNNI, dotQ4Zerox9AVX512VNNI, dotQ4Zerox10AVX512VNNI, dotQ4Zerox11AVX512VNNI, dotQ4Zerox12AVX512VNNI},
-	K8 - firstBlocks:     {nil, dotK8x1AVX512VNNI, dotK8x2AVX512VNNI, dotK8x3AVX512VNNI, dotK8x4AVX512VNNI, dotK8x5AVX512VNNI, dotK8x6AVX512VNNI, dotK8x7AVX512VNNI, dotK8x8AVX512VNNI, dotK8x9AVX512VNNI, dotK8x10AVX512VNNI, dotK8x11AVX512VNNI, dotK8x12AVX512VNNI},
+	Q41 - firstBlocks:   {nil, dotQ41x1AVX512VNNI, dotQ41x2AVX512VNNI, dotQ41x3AVX512VNNI, dotQ41x4AVX512VNNI, dotQ41x5AVX512VNNI, dotQ41x6AVX512VNNI, dotQ41x7AVX512VNNI, dotQ41x8AVX512VNNI, dotQ41x9AVX512VNNI, dotQ41x10AVX512VNNI, dotQ41x11AVX512VNNI, dotQ41x12AVX512VNNI},
+	Q50 - firstBlocks:   {nil, dotQ50x1AVX512VNNI, dotQ50x2AVX512VNNI, dotQ50x3AVX512VNNI, dotQ50x4AVX512VNNI, dotQ50x5AVX512VNNI, dotQ50x6AVX512VNNI, dotQ50x7AVX512VNNI, dotQ50x8AVX512VNNI, dotQ50x9AVX512VNNI, dotQ50x10AVX512VNNI, dotQ50x11AVX512VNNI, dotQ50x12AVX512VNNI},
+	Q51 - firstBlocks:   {nil, dotQ51x1AVX512VNNI, dotQ51x2AVX512VNNI, dotQ51x3AVX512VNNI, dotQ51x4AVX512VNNI, dotQ51x5AVX512VNNI, dotQ51x6AVX512VNNI, dotQ51x7AVX512VNNI, dotQ51x8AVX512VNNI, dotQ51x9AVX512VNNI, dotQ51x10AVX512VNNI, dotQ51x11AVX512VNNI, dotQ51x12AVX512VNNI},
+	Q2K - firstBlocks:   {nil, dotQ2Kx1AVX512VNNI, dotQ2Kx2AVX512VNNI, dotQ2Kx3AVX512VNNI, dotQ2Kx4AVX512VNNI, dotQ2Kx5AVX512VNNI, dotQ2Kx6AVX512VNNI, dotQ2Kx7AVX512VNNI, dotQ2Kx8AVX512VNNI, dotQ2Kx9AVX512VNNI, dotQ2Kx10AVX512VNNI, dotQ2Kx11AVX512VNNI, dotQ2Kx12AVX512VNNI},
+	Q3K - firstBlocks:   {nil, dotQ3Kx1AVX512VNNI, dotQ3Kx2AVX512VNNI, dotQ3Kx3AVX512VNNI, dotQ3Kx4AVX512VNNI, dotQ3Kx5AVX512VNNI, dotQ3Kx6AVX512VNNI, dotQ3Kx7AVX512VNNI, dotQ3Kx8AVX512VNNI, dotQ3Kx9AVX512VNNI, dotQ3Kx10AVX512VNNI, dotQ3Kx11AVX512VNNI, dotQ3Kx12AVX512VNNI},
+	Q4K - firstBlocks:   {nil, dotQ4Kx1AVX512VNNI, dotQ4Kx2AVX512VNNI, dotQ4Kx3AVX512VNNI, dotQ4Kx4AVX512VNNI, dotQ4Kx5AVX512VNNI, dotQ4Kx6AVX512VNNI, dotQ4Kx7AVX512VNNI, dotQ4Kx8AVX512VNNI, dotQ4Kx9AVX512VNNI, dotQ4Kx10AVX512VNNI, dotQ4Kx11AVX512VNNI, dotQ4Kx12AVX512VNNI},
+	Q5K - firstBlocks:   {nil, dotQ5Kx1AVX512VNNI, dotQ5Kx2AVX512VNNI, dotQ5Kx3AVX512VNNI, dotQ5Kx4AVX512VNNI, dotQ5Kx5AVX512VNNI, dotQ5Kx6AVX512VNNI, dotQ5Kx7AVX512VNNI, dotQ5Kx8AVX512VNNI, dotQ5Kx9AVX512VNNI, dotQ5Kx10AVX512VNNI, dotQ5Kx11AVX512VNNI, dotQ5Kx12AVX512VNNI},
+	Q6K - firstBlocks:   {nil, dotQ6Kx1AVX512VNNI, dotQ6Kx2AVX512VNNI, dotQ6Kx3AVX512VNNI, dotQ6Kx4AVX512VNNI, dotQ6Kx5AVX512VNNI, dotQ6Kx6AVX512VNNI, dotQ6Kx7AVX512VNNI, dotQ6Kx8AVX512VNNI, dotQ6Kx9AVX512VNNI, dotQ6Kx10AVX512VNNI, dotQ6Kx11AVX512VNNI, dotQ6Kx12AVX512VNNI},
+	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
+	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
+	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
+	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVX512VNNI, dotNVFP4x2AVX512VNNI, dotNVFP4x3AVX512VNNI, dotNVFP4x4AVX512VNNI, dotNVFP4x5AVX512VNNI, dotNVFP4x6AVX512VNNI, dotNVFP4x7AVX512VNNI, dotNVFP4x8AVX512VNNI, dotNVFP4x9AVX512VNNI, dotNVFP4x10AVX512VNNI, dotNVFP4x11AVX512VNNI, dotNVFP4x12AVX512VNNI},
+	K8 - firstBlocks:    {nil, dotK8x1AVX512VNNI, dotK8x2AVX512VNNI, dotK8x3AVX512VNNI, dotK8x4AVX512VNNI, dotK8x5AVX512VNNI, dotK8x6AVX512VNNI, dotK8x7AVX512VNNI, dotK8x8AVX512VNNI, dotK8x9AVX512VNNI, dotK8x10AVX512VNNI, dotK8x11AVX512VNNI, dotK8x12AVX512VNNI},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVX512VNNI, dotI4Zx2AVX512VNNI, dotI4Zx3AVX512VNNI, dotI4Zx4AVX512VNNI, dotI4Zx5AVX512VNNI, dotI4Zx6AVX512VNNI, dotI4Zx7AVX512VNNI, dotI4Zx8AVX512VNNI, dotI4Zx9AVX512VNNI, dotI4Zx10AVX512VNNI, dotI4Zx11AVX512VNNI, dotI4Zx12AVX512VNNI},
+	I8Z - firstBlocks:   {nil, dotI8Zx1AVX512VNNI, dotI8Zx2AVX512VNNI, dotI8Zx3AVX512VNNI, dotI8Zx4AVX512VNNI, dotI8Zx5AVX512VNNI, dotI8Zx6AVX512VNNI, dotI8Zx7AVX512VNNI, dotI8Zx8AVX512VNNI, dotI8Zx9AVX512VNNI, dotI8Zx10AVX512VNNI, dotI8Zx11AVX512VNNI, dotI8Zx12AVX512VNNI},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -4389,6 +4603,8 @@ var mulAVX2 = [BF16 + 1][]mulFunc{
 	F16:  {nil, mulF16x1AVX2, mulF16x2AVX2, mulF16x3AVX2},
 	BF16: {nil, mulBF16x1AVX2, mulBF16x2AVX2, mulBF16x3AVX2},
 }
+
+var mulFP8AVX2 = []mulFunc{nil, mulFP8x1AVX2, mulFP8x2AVX2}
 
 var dotsF32AVX2 = dotKernels{
 	tiles:  []int{0, 1, 1, 1, 1, 1, 1},
@@ -4440,105 +4656,109 @@ var dotAVX2 = [W8A8 + 1][]dotFunc{
 }
 
 var widenAVX2 = [lastBlocks + 1]unitFunc{
-	Q8:     widenQ8AVX2,
-	Q4:     widenQ4AVX2,
-	Q41:    widenQ41AVX2,
-	Q50:    widenQ50AVX2,
-	Q51:    widenQ51AVX2,
-	Q2K:    widenQ2KAVX2,
-	Q3K:    widenQ3KAVX2,
-	Q4K:    widenQ4KAVX2,
-	Q5K:    widenQ5KAVX2,
-	Q6K:    widenQ6KAVX2,
-	IQ4NL:  widenIQ4NLAVX2,
-	IQ4XS:  widenIQ4XSAVX2,
-	MXFP4:  widenMXFP4AVX2,
-	NVFP4:  widenNVFP4AVX2,
-	Q4Zero: widenQ4ZeroAVX2,
-	K8:     widenK8AVX2,
+	Q8:    widenQ8AVX2,
+	Q4:    widenQ4AVX2,
+	Q41:   widenQ41AVX2,
+	Q50:   widenQ50AVX2,
+	Q51:   widenQ51AVX2,
+	Q2K:   widenQ2KAVX2,
+	Q3K:   widenQ3KAVX2,
+	Q4K:   widenQ4KAVX2,
+	Q5K:   widenQ5KAVX2,
+	Q6K:   widenQ6KAVX2,
+	IQ4NL: widenIQ4NLAVX2,
+	IQ4XS: widenIQ4XSAVX2,
+	MXFP4: widenMXFP4AVX2,
+	NVFP4: widenNVFP4AVX2,
+	K8:    widenK8AVX2,
+	I4Z:   widenI4ZAVX2,
+	I8Z:   widenI8ZAVX2,
 }
 
 var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
-	Q41 - firstBlocks:    {nil, dotQ41x1AVX2},
-	Q50 - firstBlocks:    {nil, dotQ50x1AVX2},
-	Q51 - firstBlocks:    {nil, dotQ51x1AVX2},
-	Q2K - firstBlocks:    {nil, dotQ2Kx1AVX2},
-	Q3K - firstBlocks:    {nil, dotQ3Kx1AVX2},
-	Q4K - firstBlocks:    {nil, dotQ4Kx1AVX2, dotQ4Kx2AVX2, dotQ4Kx3AVX2, dotQ4Kx4AVX2},
-	Q5K - firstBlocks:    {nil, dotQ5Kx1AVX2, dotQ5Kx2AVX2, dotQ5Kx3AVX2, dotQ5Kx4AVX2},
-	Q6K - firstBlocks:    {nil, dotQ6Kx1AVX2, dotQ6Kx2AVX2, dotQ6Kx3AVX2, dotQ6Kx4AVX2},
-	IQ4NL - firstBlocks:  {nil, dotIQ4NLx1AVX2},
-	IQ4XS - firstBlocks:  {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
-	MXFP4 - firstBlocks:  {nil, dotMXFP4x1AVX2},
-	NVFP4 - firstBlocks:  {nil, dotNVFP4x1AVX2},
-	Q4Zero - firstBlocks: {nil, dotQ4Zerox1AVX2},
-	K8 - firstBlocks:     {nil, dotK8x1AVX2},
+	Q41 - firstBlocks:   {nil, dotQ41x1AVX2},
+	Q50 - firstBlocks:   {nil, dotQ50x1AVX2},
+	Q51 - firstBlocks:   {nil, dotQ51x1AVX2},
+	Q2K - firstBlocks:   {nil, dotQ2Kx1AVX2},
+	Q3K - firstBlocks:   {nil, dotQ3Kx1AVX2},
+	Q4K - firstBlocks:   {nil, dotQ4Kx1AVX2, dotQ4Kx2AVX2, dotQ4Kx3AVX2, dotQ4Kx4AVX2},
+	Q5K - firstBlocks:   {nil, dotQ5Kx1AVX2, dotQ5Kx2AVX2, dotQ5Kx3AVX2, dotQ5Kx4AVX2},
+	Q6K - firstBlocks:   {nil, dotQ6Kx1AVX2, dotQ6Kx2AVX2, dotQ6Kx3AVX2, dotQ6Kx4AVX2},
+	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX2},
+	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
+	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX2},
+	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVX2},
+	K8 - firstBlocks:    {nil, dotK8x1AVX2},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVX2, dotI4Zx2AVX2, dotI4Zx3AVX2, dotI4Zx4AVX2},
 }
 
 var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
-	Q41 - firstBlocks:    {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
-	Q50 - firstBlocks:    {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
-	Q51 - firstBlocks:    {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
-	Q2K - firstBlocks:    {nil, dotExpandedPairsx1AVX2, dotExpandedPairsx2AVX2, dotExpandedPairsx3AVX2, dotExpandedPairsx4AVX2, dotExpandedPairsx5AVX2, dotExpandedPairsx6AVX2},
-	Q3K - firstBlocks:    {nil, dotExpandedThreesx1AVX2, dotExpandedThreesx2AVX2, dotExpandedThreesx3AVX2, dotExpandedThreesx4AVX2, dotExpandedThreesx5AVX2, dotExpandedThreesx6AVX2},
-	Q4K - firstBlocks:    {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
-	Q5K - firstBlocks:    {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
-	Q6K - firstBlocks:    {nil, dotExpandedSixesx1AVX2, dotExpandedSixesx2AVX2, dotExpandedSixesx3AVX2, dotExpandedSixesx4AVX2},
-	IQ4NL - firstBlocks:  {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
-	IQ4XS - firstBlocks:  {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
-	MXFP4 - firstBlocks:  {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
-	NVFP4 - firstBlocks:  {nil, dotExpandedHalfSignedx1AVX2, dotExpandedHalfSignedx2AVX2, dotExpandedHalfSignedx3AVX2, dotExpandedHalfSignedx4AVX2, dotExpandedHalfSignedx5AVX2, dotExpandedHalfSignedx6AVX2},
-	Q4Zero - firstBlocks: {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
-	K8 - firstBlocks:     {nil, dotExpandedHalfBytesx1AVX2, dotExpandedHalfBytesx2AVX2, dotExpandedHalfBytesx3AVX2, dotExpandedHalfBytesx4AVX2, dotExpandedHalfBytesx5AVX2},
+	Q41 - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+	Q50 - firstBlocks:   {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	Q51 - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
+	Q2K - firstBlocks:   {nil, dotExpandedPairsx1AVX2, dotExpandedPairsx2AVX2, dotExpandedPairsx3AVX2, dotExpandedPairsx4AVX2, dotExpandedPairsx5AVX2, dotExpandedPairsx6AVX2},
+	Q3K - firstBlocks:   {nil, dotExpandedThreesx1AVX2, dotExpandedThreesx2AVX2, dotExpandedThreesx3AVX2, dotExpandedThreesx4AVX2, dotExpandedThreesx5AVX2, dotExpandedThreesx6AVX2},
+	Q4K - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+	Q5K - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
+	Q6K - firstBlocks:   {nil, dotExpandedSixesx1AVX2, dotExpandedSixesx2AVX2, dotExpandedSixesx3AVX2, dotExpandedSixesx4AVX2},
+	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
+	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
+	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	NVFP4 - firstBlocks: {nil, dotExpandedHalfSignedx1AVX2, dotExpandedHalfSignedx2AVX2, dotExpandedHalfSignedx3AVX2, dotExpandedHalfSignedx4AVX2, dotExpandedHalfSignedx5AVX2, dotExpandedHalfSignedx6AVX2},
+	K8 - firstBlocks:    {nil, dotExpandedHalfBytesx1AVX2, dotExpandedHalfBytesx2AVX2, dotExpandedHalfBytesx3AVX2, dotExpandedHalfBytesx4AVX2, dotExpandedHalfBytesx5AVX2},
+	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
 }
 
 var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
-	Q41 - firstBlocks:    {nil, dotQ41x1AVXVNNI},
-	Q50 - firstBlocks:    {nil, dotQ50x1AVXVNNI},
-	Q51 - firstBlocks:    {nil, dotQ51x1AVXVNNI},
-	Q2K - firstBlocks:    {nil, dotQ2Kx1AVXVNNI},
-	Q3K - firstBlocks:    {nil, dotQ3Kx1AVXVNNI},
-	Q4K - firstBlocks:    {nil, dotQ4Kx1AVXVNNI, dotQ4Kx2AVXVNNI, dotQ4Kx3AVXVNNI, dotQ4Kx4AVXVNNI},
-	Q5K - firstBlocks:    {nil, dotQ5Kx1AVXVNNI, dotQ5Kx2AVXVNNI, dotQ5Kx3AVXVNNI, dotQ5Kx4AVXVNNI},
-	Q6K - firstBlocks:    {nil, dotQ6Kx1AVXVNNI, dotQ6Kx2AVXVNNI, dotQ6Kx3AVXVNNI, dotQ6Kx4AVXVNNI},
-	IQ4NL - firstBlocks:  {nil, dotIQ4NLx1AVXVNNI},
-	IQ4XS - firstBlocks:  {nil, dotIQ4XSx1AVXVNNI, dotIQ4XSx2AVXVNNI, dotIQ4XSx3AVXVNNI, dotIQ4XSx4AVXVNNI},
-	MXFP4 - firstBlocks:  {nil, dotMXFP4x1AVXVNNI},
-	NVFP4 - firstBlocks:  {nil, dotNVFP4x1AVXVNNI},
-	Q4Zero - firstBlocks: {nil, dotQ4Zerox1AVXVNNI},
-	K8 - firstBlocks:     {nil, dotK8x1AVXVNNI},
+	Q41 - firstBlocks:   {nil, dotQ41x1AVXVNNI},
+	Q50 - firstBlocks:   {nil, dotQ50x1AVXVNNI},
+	Q51 - firstBlocks:   {nil, dotQ51x1AVXVNNI},
+	Q2K - firstBlocks:   {nil, dotQ2Kx1AVXVNNI},
+	Q3K - firstBlocks:   {nil, dotQ3Kx1AVXVNNI},
+	Q4K - firstBlocks:   {nil, dotQ4Kx1AVXVNNI, dotQ4Kx2AVXVNNI, dotQ4Kx3AVXVNNI, dotQ4Kx4AVXVNNI},
+	Q5K - firstBlocks:   {nil, dotQ5Kx1AVXVNNI, dotQ5Kx2AVXVNNI, dotQ5Kx3AVXVNNI, dotQ5Kx4AVXVNNI},
+	Q6K - firstBlocks:   {nil, dotQ6Kx1AVXVNNI, dotQ6Kx2AVXVNNI, dotQ6Kx3AVXVNNI, dotQ6Kx4AVXVNNI},
+	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVXVNNI},
+	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVXVNNI, dotIQ4XSx2AVXVNNI, dotIQ4XSx3AVXVNNI, dotIQ4XSx4AVXVNNI},
+	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVXVNNI},
+	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVXVNNI},
+	K8 - firstBlocks:    {nil, dotK8x1AVXVNNI},
+	I4Z - firstBlocks:   {nil, dotI4Zx1AVXVNNI, dotI4Zx2AVXVNNI, dotI4Zx3AVXVNNI, dotI4Zx4AVXVNNI},
+	I8Z - firstBlocks:   {nil, dotI8Zx1AVXVNNI},
 }
 
 var dotExpandedAVXVNNI = [lastBlocks - firstBlocks + 1][]expandedFunc{
-	Q41 - firstBlocks:    {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
-	Q50 - firstBlocks:    {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
-	Q51 - firstBlocks:    {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
-	Q2K - firstBlocks:    {nil, dotExpandedPairsx1AVXVNNI, dotExpandedPairsx2AVXVNNI, dotExpandedPairsx3AVXVNNI, dotExpandedPairsx4AVXVNNI, dotExpandedPairsx5AVXVNNI, dotExpandedPairsx6AVXVNNI},
-	Q3K - firstBlocks:    {nil, dotExpandedThreesx1AVXVNNI, dotExpandedThreesx2AVXVNNI, dotExpandedThreesx3AVXVNNI, dotExpandedThreesx4AVXVNNI, dotExpandedThreesx5AVXVNNI, dotExpandedThreesx6AVXVNNI},
-	Q4K - firstBlocks:    {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
-	Q5K - firstBlocks:    {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
-	Q6K - firstBlocks:    {nil, dotExpandedSixesx1AVXVNNI, dotExpandedSixesx2AVXVNNI, dotExpandedSixesx3AVXVNNI, dotExpandedSixesx4AVXVNNI, dotExpandedSixesx5AVXVNNI, dotExpandedSixesx6AVXVNNI},
-	IQ4NL - firstBlocks:  {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
-	IQ4XS - firstBlocks:  {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
-	MXFP4 - firstBlocks:  {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
-	NVFP4 - firstBlocks:  {nil, dotExpandedHalfSignedx1AVXVNNI, dotExpandedHalfSignedx2AVXVNNI, dotExpandedHalfSignedx3AVXVNNI, dotExpandedHalfSignedx4AVXVNNI, dotExpandedHalfSignedx5AVXVNNI, dotExpandedHalfSignedx6AVXVNNI},
-	Q4Zero - firstBlocks: {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
-	K8 - firstBlocks:     {nil, dotExpandedHalfBytesx1AVXVNNI, dotExpandedHalfBytesx2AVXVNNI, dotExpandedHalfBytesx3AVXVNNI, dotExpandedHalfBytesx4AVXVNNI, dotExpandedHalfBytesx5AVXVNNI, dotExpandedHalfBytesx6AVXVNNI},
+	Q41 - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	Q50 - firstBlocks:   {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	Q51 - firstBlocks:   {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
+	Q2K - firstBlocks:   {nil, dotExpandedPairsx1AVXVNNI, dotExpandedPairsx2AVXVNNI, dotExpandedPairsx3AVXVNNI, dotExpandedPairsx4AVXVNNI, dotExpandedPairsx5AVXVNNI, dotExpandedPairsx6AVXVNNI},
+	Q3K - firstBlocks:   {nil, dotExpandedThreesx1AVXVNNI, dotExpandedThreesx2AVXVNNI, dotExpandedThreesx3AVXVNNI, dotExpandedThreesx4AVXVNNI, dotExpandedThreesx5AVXVNNI, dotExpandedThreesx6AVXVNNI},
+	Q4K - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	Q5K - firstBlocks:   {nil, dotExpandedFivesx1AVXVNNI, dotExpandedFivesx2AVXVNNI, dotExpandedFivesx3AVXVNNI, dotExpandedFivesx4AVXVNNI, dotExpandedFivesx5AVXVNNI, dotExpandedFivesx6AVXVNNI},
+	Q6K - firstBlocks:   {nil, dotExpandedSixesx1AVXVNNI, dotExpandedSixesx2AVXVNNI, dotExpandedSixesx3AVXVNNI, dotExpandedSixesx4AVXVNNI, dotExpandedSixesx5AVXVNNI, dotExpandedSixesx6AVXVNNI},
+	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
+	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
+	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	NVFP4 - firstBlocks: {nil, dotExpandedHalfSignedx1AVXVNNI, dotExpandedHalfSignedx2AVXVNNI, dotExpandedHalfSignedx3AVXVNNI, dotExpandedHalfSignedx4AVXVNNI, dotExpandedHalfSignedx5AVXVNNI, dotExpandedHalfSignedx6AVXVNNI},
+	K8 - firstBlocks:    {nil, dotExpandedHalfBytesx1AVXVNNI, dotExpandedHalfBytesx2AVXVNNI, dotExpandedHalfBytesx3AVXVNNI, dotExpandedHalfBytesx4AVXVNNI, dotExpandedHalfBytesx5AVXVNNI, dotExpandedHalfBytesx6AVXVNNI},
+	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
+	I8Z - firstBlocks:   {nil, dotExpandedBytesx1AVXVNNI, dotExpandedBytesx2AVXVNNI, dotExpandedBytesx3AVXVNNI, dotExpandedBytesx4AVXVNNI, dotExpandedBytesx5AVXVNNI, dotExpandedBytesx6AVXVNNI},
 }
 
 var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
-	Q41 - firstBlocks:    expandQ41AVX2,
-	Q50 - firstBlocks:    expandQ50AVX2,
-	Q51 - firstBlocks:    expandQ51AVX2,
-	Q2K - firstBlocks:    expandQ2KAVX2,
-	Q3K - firstBlocks:    expandQ3KAVX2,
-	Q4K - firstBlocks:    expandQ4KAVX2,
-	Q5K - firstBlocks:    expandQ5KAVX2,
-	Q6K - firstBlocks:    expandQ6KAVX2,
-	IQ4NL - firstBlocks:  expandIQ4NLAVX2,
-	IQ4XS - firstBlocks:  expandIQ4XSAVX2,
-	MXFP4 - firstBlocks:  expandMXFP4AVX2,
-	NVFP4 - firstBlocks:  expandNVFP4AVX2,
-	Q4Zero - firstBlocks: expandQ4ZeroAVX2,
-	K8 - firstBlocks:     expandK8AVX2,
+	Q41 - firstBlocks:   expandQ41AVX2,
+	Q50 - firstBlocks:   expandQ50AVX2,
+	Q51 - firstBlocks:   expandQ51AVX2,
+	Q2K - firstBlocks:   expandQ2KAVX2,
+	Q3K - firstBlocks:   expandQ3KAVX2,
+	Q4K - firstBlocks:   expandQ4KAVX2,
+	Q5K - firstBlocks:   expandQ5KAVX2,
+	Q6K - firstBlocks:   expandQ6KAVX2,
+	IQ4NL - firstBlocks: expandIQ4NLAVX2,
+	IQ4XS - firstBlocks: expandIQ4XSAVX2,
+	MXFP4 - firstBlocks: expandMXFP4AVX2,
+	NVFP4 - firstBlocks: expandNVFP4AVX2,
+	K8 - firstBlocks:    expandK8AVX2,
+	I4Z - firstBlocks:   expandI4ZAVX2,
+	I8Z - firstBlocks:   expandI8ZAVX2,
 }

@@ -374,15 +374,15 @@ func expandMXFP4NEON(dst, units []byte, n int)
 //go:noescape
 func expandNVFP4NEON(dst, units []byte, n int)
 
-// expandQ4ZeroNEON is blockKernels.expand for Q4Zero.
-//
-//go:noescape
-func expandQ4ZeroNEON(dst, units []byte, n int)
-
 // expandK8NEON is blockKernels.expand for K8.
 //
 //go:noescape
 func expandK8NEON(dst, units []byte, n int)
+
+// expandI4ZNEON is blockKernels.expand for I4Z.
+//
+//go:noescape
+func expandI4ZNEON(dst, units []byte, n int)
 
 // dotExpandedPlainx1NEON is blockKernels.dotExpanded for 1 rows of x.
 //
@@ -469,35 +469,35 @@ var dotI8MM = [W8A8 + 1][]dotFunc{
 }
 
 var expandNEON = [lastBlocks - firstBlocks + 1]unitFunc{
-	Q41 - firstBlocks:    expandQ41NEON,
-	Q50 - firstBlocks:    expandQ50NEON,
-	Q51 - firstBlocks:    expandQ51NEON,
-	Q2K - firstBlocks:    expandQ2KNEON,
-	Q3K - firstBlocks:    expandQ3KNEON,
-	Q4K - firstBlocks:    expandQ4KNEON,
-	Q5K - firstBlocks:    expandQ5KNEON,
-	Q6K - firstBlocks:    expandQ6KNEON,
-	IQ4NL - firstBlocks:  expandIQ4NLNEON,
-	IQ4XS - firstBlocks:  expandIQ4XSNEON,
-	MXFP4 - firstBlocks:  expandMXFP4NEON,
-	NVFP4 - firstBlocks:  expandNVFP4NEON,
-	Q4Zero - firstBlocks: expandQ4ZeroNEON,
-	K8 - firstBlocks:     expandK8NEON,
+	Q41 - firstBlocks:   expandQ41NEON,
+	Q50 - firstBlocks:   expandQ50NEON,
+	Q51 - firstBlocks:   expandQ51NEON,
+	Q2K - firstBlocks:   expandQ2KNEON,
+	Q3K - firstBlocks:   expandQ3KNEON,
+	Q4K - firstBlocks:   expandQ4KNEON,
+	Q5K - firstBlocks:   expandQ5KNEON,
+	Q6K - firstBlocks:   expandQ6KNEON,
+	IQ4NL - firstBlocks: expandIQ4NLNEON,
+	IQ4XS - firstBlocks: expandIQ4XSNEON,
+	MXFP4 - firstBlocks: expandMXFP4NEON,
+	NVFP4 - firstBlocks: expandNVFP4NEON,
+	K8 - firstBlocks:    expandK8NEON,
+	I4Z - firstBlocks:   expandI4ZNEON,
 }
 
 var dotExpandedNEON = [lastBlocks - firstBlocks + 1][]expandedFunc{
-	Q41 - firstBlocks:    {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
-	Q50 - firstBlocks:    {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
-	Q51 - firstBlocks:    {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
-	Q2K - firstBlocks:    {nil, dotExpandedHalfMinx1NEON, dotExpandedHalfMinx2NEON, dotExpandedHalfMinx3NEON},
-	Q3K - firstBlocks:    {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
-	Q4K - firstBlocks:    {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
-	Q5K - firstBlocks:    {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
-	Q6K - firstBlocks:    {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
-	IQ4NL - firstBlocks:  {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
-	IQ4XS - firstBlocks:  {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
-	MXFP4 - firstBlocks:  {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
-	NVFP4 - firstBlocks:  {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
-	Q4Zero - firstBlocks: {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
-	K8 - firstBlocks:     {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
+	Q41 - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
+	Q50 - firstBlocks:   {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
+	Q51 - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
+	Q2K - firstBlocks:   {nil, dotExpandedHalfMinx1NEON, dotExpandedHalfMinx2NEON, dotExpandedHalfMinx3NEON},
+	Q3K - firstBlocks:   {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
+	Q4K - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
+	Q5K - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
+	Q6K - firstBlocks:   {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
+	IQ4NL - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
+	IQ4XS - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
+	MXFP4 - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
+	NVFP4 - firstBlocks: {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
+	K8 - firstBlocks:    {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
+	I4Z - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
 }

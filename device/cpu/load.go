@@ -142,7 +142,7 @@ func (d *Device) partsOf(m model.Matrix) []matrix {
 		f := d.storedAs(t)
 		if len(parts) == 0 || parts[len(parts)-1].format != f {
 			w := matrix{k: t.Shape[1], first: first, format: f, tile: f.tileBytes(t.Shape[1])}
-			w.exact = d.cfg.WeightType == F32 && f != F32
+			w.exact = d.cfg.WeightType == F32 && f != F32 && f != FP8
 			parts = append(parts, w)
 		}
 		parts[len(parts)-1].n += t.Shape[0]
@@ -168,7 +168,10 @@ func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
 	if w.data, err = d.weightMem.bytes(size); err != nil {
 		return err
 	}
-	j := &packJob{w: w, rows: m.Rows}
+	j := &packJob{w: w, rows: m.Rows, kept: true}
+	for i := range m.Rows { // storedAs has asked this, but where the format is the configuration's
+		j.kept = j.kept && (d.cfg.WeightType == Auto || w.exact || w.format.holds(&m.Rows[i]))
+	}
 	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
 	if err := j.bad.take(); err != nil {
 		return err
@@ -199,7 +202,11 @@ func (d *Device) storedAs(t *weights.Tensor) Format {
 		}
 		return as
 	}
-	if f := tilesOf(t); f != Auto && d.impl.multiplies(f) {
+	f := tilesOf(t)
+	if t.Packed != nil && d.team != nil {
+		f = d.packedAs(t)
+	}
+	if f != Auto && d.impl.multiplies(f) {
 		return f
 	}
 	return F32
@@ -214,7 +221,7 @@ func (im *impl) multiplies(f Format) bool {
 // tilesOf is the format of tiles that keep the codes of t, Auto if there is none.
 func tilesOf(t *weights.Tensor) Format {
 	if t.Packed != nil {
-		return Auto
+		return packedFormat(t)
 	}
 	return blockFormatOf(t.DType)
 }
@@ -227,6 +234,7 @@ const packColumns = 512
 type packJob struct {
 	w    *matrix
 	rows []weights.Tensor
+	kept bool // codes that the format has are kept, and not rounded once more
 	bad  oneError
 }
 
@@ -297,9 +305,7 @@ func (j *packJob) packTile(chunk int) (err error) {
 			if from[r] == nil {
 				continue
 			}
-			if bad, ok := packWhole(tile, r, from[r], row[r], w.k); !ok {
-				j.bad.set(&badWeight{from[r].Name, bad, w.format})
-			}
+			j.packWhole(tile, r, from[r], row[r])
 		}
 		return nil
 	}
@@ -313,11 +319,24 @@ func (j *packJob) packTile(chunk int) (err error) {
 	return nil
 }
 
+// packWhole stores row i of t as row r of a tile of W8A8.
+func (j *packJob) packWhole(tile []byte, r int, t *weights.Tensor, i int) {
+	if j.kept && tilesOf(t) == W8A8 {
+		if !repackWhole(tile, r, t, i) {
+			j.bad.set(damaged(t, i, 0, min(packColumns, j.w.k)))
+		}
+		return
+	}
+	if bad, ok := packWhole(tile, r, t, i, j.w.k); !ok {
+		j.bad.set(&badWeight{t.Name, bad, j.w.format})
+	}
+}
+
 // pack stores columns [k0, k1) of row i of t as row r of the tile; k0 is a
 // multiple of packColumns.
 func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) {
 	f := j.w.format
-	if tilesOf(t) == f {
+	if j.kept && (tilesOf(t) == f || t.Packed != nil && f == withZeros(t)) {
 		if !f.repack(tile, r, t, i, k0, k1) {
 			j.bad.set(damaged(t, i, k0, k1))
 		}

@@ -17556,148 +17556,6 @@ block:
 end:
 	RET
 
-// func expandQ4ZeroNEON(dst, units []byte, n int)
-TEXT ·expandQ4ZeroNEON(SB), NOSPLIT, $0-56
-	MOVD dst_base+0(FP), R0
-	MOVD units_base+24(FP), R1
-	MOVD n+48(FP), R2
-	WORD $0x4f00e5ef // movi v15.16b, #0xf
-	CBZ R2, end
-unit:
-	ADD $0, R1, R3
-	ADD $192, R1, R4
-	MOVD $4, R5
-block:
-	WORD $0x3dc00068 // ldr q8, [x3]
-	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
-	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
-	WORD $0x3dc0046a // ldr q10, [x3, #16]
-	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
-	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
-	WORD $0x3d800008 // str q8, [x0]
-	WORD $0x3d800409 // str q9, [x0, #16]
-	WORD $0x3d80080a // str q10, [x0, #32]
-	WORD $0x3d800c0b // str q11, [x0, #48]
-	WORD $0x3dc00064 // ldr q4, [x3]
-	WORD $0x4e217885 // fcvtl2 v5.4s, v4.8h
-	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
-	WORD $0x3dc00466 // ldr q6, [x3, #16]
-	WORD $0x4e2178c7 // fcvtl2 v7.4s, v6.8h
-	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
-	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
-	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
-	WORD $0x6ea0f8c6 // fneg v6.4s, v6.4s
-	WORD $0x6ea0f8e7 // fneg v7.4s, v7.4s
-	WORD $0x3dc0086c // ldr q12, [x3, #32]
-	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
-	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
-	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
-	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
-	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
-	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x6e24dd08 // fmul v8.4s, v8.4s, v4.4s
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x6e27dd6b // fmul v11.4s, v11.4s, v7.4s
-	WORD $0x3d801008 // str q8, [x0, #64]
-	WORD $0x3d801409 // str q9, [x0, #80]
-	WORD $0x3d80180a // str q10, [x0, #96]
-	WORD $0x3d801c0b // str q11, [x0, #112]
-	WORD $0x3dc0008c // ldr q12, [x4]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80200e // str q14, [x0, #128]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80600e // str q14, [x0, #384]
-	WORD $0x3dc0108c // ldr q12, [x4, #64]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80300e // str q14, [x0, #192]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80700e // str q14, [x0, #448]
-	WORD $0x3dc0208c // ldr q12, [x4, #128]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80400e // str q14, [x0, #256]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80800e // str q14, [x0, #512]
-	WORD $0x3dc0308c // ldr q12, [x4, #192]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80500e // str q14, [x0, #320]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80900e // str q14, [x0, #576]
-	WORD $0x3dc0048c // ldr q12, [x4, #16]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80240e // str q14, [x0, #144]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80640e // str q14, [x0, #400]
-	WORD $0x3dc0148c // ldr q12, [x4, #80]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80340e // str q14, [x0, #208]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80740e // str q14, [x0, #464]
-	WORD $0x3dc0248c // ldr q12, [x4, #144]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80440e // str q14, [x0, #272]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80840e // str q14, [x0, #528]
-	WORD $0x3dc0348c // ldr q12, [x4, #208]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80540e // str q14, [x0, #336]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80940e // str q14, [x0, #592]
-	WORD $0x3dc0088c // ldr q12, [x4, #32]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80280e // str q14, [x0, #160]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80680e // str q14, [x0, #416]
-	WORD $0x3dc0188c // ldr q12, [x4, #96]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80380e // str q14, [x0, #224]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80780e // str q14, [x0, #480]
-	WORD $0x3dc0288c // ldr q12, [x4, #160]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80480e // str q14, [x0, #288]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80880e // str q14, [x0, #544]
-	WORD $0x3dc0388c // ldr q12, [x4, #224]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d80580e // str q14, [x0, #352]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d80980e // str q14, [x0, #608]
-	WORD $0x3dc00c8c // ldr q12, [x4, #48]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d802c0e // str q14, [x0, #176]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d806c0e // str q14, [x0, #432]
-	WORD $0x3dc01c8c // ldr q12, [x4, #112]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d803c0e // str q14, [x0, #240]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d807c0e // str q14, [x0, #496]
-	WORD $0x3dc02c8c // ldr q12, [x4, #176]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d804c0e // str q14, [x0, #304]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d808c0e // str q14, [x0, #560]
-	WORD $0x3dc03c8c // ldr q12, [x4, #240]
-	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
-	WORD $0x3d805c0e // str q14, [x0, #368]
-	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
-	WORD $0x3d809c0e // str q14, [x0, #624]
-	ADD $48, R3, R3
-	ADD $256, R4, R4
-	ADD $640, R0, R0
-	SUB $1, R5, R5
-	CBNZ R5, block
-	MOVD R4, R1
-	SUB $1, R2, R2
-	CBNZ R2, unit
-end:
-	RET
-
 // func expandK8NEON(dst, units []byte, n int)
 TEXT ·expandK8NEON(SB), NOSPLIT, $0-56
 	MOVD dst_base+0(FP), R0
@@ -17890,6 +17748,148 @@ block:
 	WORD $0x3d809c0e // str q14, [x0, #624]
 	ADD $32, R3, R3
 	ADD $512, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandI4ZNEON(dst, units []byte, n int)
+TEXT ·expandI4ZNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	CBZ R2, end
+unit:
+	ADD $0, R1, R3
+	ADD $192, R1, R4
+	MOVD $4, R5
+block:
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3dc0046a // ldr q10, [x3, #16]
+	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
+	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc00064 // ldr q4, [x3]
+	WORD $0x4e217885 // fcvtl2 v5.4s, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x3dc00466 // ldr q6, [x3, #16]
+	WORD $0x4e2178c7 // fcvtl2 v7.4s, v6.8h
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
+	WORD $0x6ea0f8c6 // fneg v6.4s, v6.4s
+	WORD $0x6ea0f8e7 // fneg v7.4s, v7.4s
+	WORD $0x3dc0086c // ldr q12, [x3, #32]
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e24dd08 // fmul v8.4s, v8.4s, v4.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e27dd6b // fmul v11.4s, v11.4s, v7.4s
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $48, R3, R3
+	ADD $256, R4, R4
 	ADD $640, R0, R0
 	SUB $1, R5, R5
 	CBNZ R5, block

@@ -34,6 +34,8 @@ type impl struct {
 	// While tile u is computed, as much memory is prefetched from w[ahead[u]] on;
 	// an entry may point anywhere. len(ahead) == len(offs).
 	mul [BF16 + 1][]mulFunc
+	// mulFP8 is mul for tiles of FP8.
+	mulFP8 []mulFunc
 
 	// dot[format][m] computes m quantized rows against len(offs) tiles of a block
 	// format, n groups of columns; the table has a kernel for every m in
@@ -100,6 +102,14 @@ type (
 	mulFunc func(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 	dotFunc func(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 )
+
+// products are the kernels for rows that are not rounded.
+func (im *impl) products(f Format) []mulFunc {
+	if f == FP8 {
+		return im.mulFP8
+	}
+	return im.mul[f]
+}
 
 // rows is the most rows that the impl's kernels mul take at once.
 func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }

@@ -48,7 +48,7 @@ const (
 )
 
 // quantized reports whether f is a format of integers.
-func (f Format) quantized() bool { return f >= Q8 }
+func (f Format) quantized() bool { return f >= Q8 && f != FP8 }
 
 // steps is impl.dot's n for k columns.
 func (f Format) steps(k int) int {

@@ -189,6 +189,9 @@ const maxExponent = 252
 // repack stores columns [k0, k1) of row i of t as row r of the tile. It reports false if a
 // scale is infinite or NaN.
 func (f Format) repack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) bool {
+	if t.Packed != nil {
+		return f.repackPacked(tile, r, t, i, k0, k1)
+	}
 	if w, ok := wideTypes[t.DType]; ok {
 		return f.repackWide(&w, tile, r, t, i, k0, k1)
 	}
@@ -231,10 +234,10 @@ func (s *blockSpec) put(tile []byte, b, r int, w *rawBlock) {
 	switch s.source {
 	case exponents:
 		unit[b*rowsPerTile+r] = uint8(w.scale)
-	case zeros:
-		at := unit[b*zeroBytes:]
-		binary.LittleEndian.PutUint16(at[2*r:], w.scale)
-		at[2*rowsPerTile+r] = w.minFactors[0]
+	case zeroPoints:
+		block := unit[b*zeroRows:][:zeroRows]
+		binary.LittleEndian.PutUint16(block[2*r:], w.scale)
+		block[2*rowsPerTile+r] = w.minFactors[0]
 	case halfFloats:
 		if s.halves() {
 			float(2*b, w.halfScales[0])

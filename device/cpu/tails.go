@@ -31,7 +31,7 @@ func sumsTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
 	return func(dst []byte, x []float32) {
 		n := len(x) / groupColumns
 		f(dst[:n*2*sumBlock], x[:n*groupColumns])
-		roundSums(dst[n*2*sumBlock:], x[n*groupColumns:], quantizeGeneric)
+		roundSums(dst[n*2*sumBlock:], x[n*groupColumns:])
 	}
 }
 

@@ -26,7 +26,7 @@ func (im *impl) way(m *matrix, n int) way {
 		return byBlocks
 	case m.format.blocks() != nil:
 		return byExpanded
-	case im.dot[m.format] != nil:
+	case m.format != FP8 && im.dot[m.format] != nil:
 		return byDot
 	}
 	return byMul
@@ -41,6 +41,8 @@ func (im *impl) most(w way, f Format) int {
 		return len(im.blocks.dot[f-firstBlocks]) - 1
 	case byExpanded:
 		return len(im.blocks.dotExpanded[f-firstBlocks]) - 1
+	case byMul:
+		return len(im.products(f)) - 1
 	}
 	return len(im.mul[F32]) - 1
 }
@@ -59,6 +61,9 @@ func (f Format) expandable() *blockSpec {
 // expectBlocks takes memory for tiles of w that are expanded or widened.
 func (d *Device) expectBlocks(w *matrix) error {
 	s := w.format.expandable()
+	if w.format == W8A8 {
+		s = &q8Blocks // which are as wide
+	}
 	if s == nil || !d.planned {
 		return nil
 	}
@@ -96,6 +101,10 @@ func (j *productJob) unpack(sc *scratch, tile int) {
 	}
 	m := j.m
 	s, data := m.format.expandable(), m.data[tile*m.tile:][:m.tile]
+	if m.format == W8A8 {
+		widenWhole(sc.wide, data, groups(m.k))
+		return
+	}
 	units := s.units(m.k)
 	k := &j.d.impl.blocks
 	if j.way == byExpanded {
@@ -117,7 +126,7 @@ func (j *productJob) call(sc *scratch, offs, ahead []int, r0, r1 int, out []floa
 			im.mul[F32][r1-r0](sc.wide, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
 			return
 		}
-		im.mul[f][r1-r0](m.data, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
+		im.products(f)[r1-r0](m.data, offs, ahead, m.k, x, j.x.stride, out, ldy, bias)
 		return
 	}
 	n := f.steps(m.k)

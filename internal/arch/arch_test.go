@@ -166,7 +166,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"model": {
-		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "weights", "weights/gguf"},
+		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "quantconfig", "weights", "weights/gguf"},
 		tests:  []string{"device/cpu", "internal/testkit", "models"},
 		mayNot: []string{"net", "github.com/valyala"},
 	},
@@ -177,6 +177,10 @@ var rules = map[string]rule{
 		may:    []string{"internal/form", "internal/jsontext", "internal/pace", "internal/query", "internal/quota", "store"},
 		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: http,
+	},
+	"quantconfig": {
+		may:    []string{"internal/jsontext", "weights"},
+		mayNot: noIO,
 	},
 	"queues": {
 		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},

@@ -349,6 +349,22 @@ func TestCutFile(t *testing.T) {
 	}
 }
 
+// TestChangedFile: who writes into a file that is open gets wrong texts, and no panic.
+func TestChangedFile(t *testing.T) {
+	b := small().Bytes()
+	h, err := parse("x", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b {
+		b[i] = 0xff
+	}
+	_, texts, _ := h.metadata.Strings("texts")
+	for text := range texts {
+		t.Errorf("a text of %d bytes", len(text))
+	}
+}
+
 // TestOtherFiles: what is no GGUF file is told apart by its first bytes.
 func TestOtherFiles(t *testing.T) {
 	dir := write(t, map[string][]byte{"empty": {}, "short": []byte("GG"), "text.gguf": []byte("hello")})

@@ -190,6 +190,10 @@ func (v Value) Texts() (count int, texts iter.Seq[[]byte], err error) {
 	return v.Len, func(yield func([]byte) bool) {
 		rest := v.data
 		for range v.Len {
+			// The lengths were checked, but somebody may have written into the file since.
+			if len(rest) < 8 || binary.LittleEndian.Uint64(rest) > uint64(len(rest)-8) {
+				return
+			}
 			n := int(binary.LittleEndian.Uint64(rest))
 			if !yield(rest[8 : 8+n : 8+n]) {
 				return

@@ -26,7 +26,7 @@ const (
 	exponents  = "exponents"
 	factors    = "factors"
 	nibbles    = "nibbles"
-	zeros      = "zeros"
+	zeroPoints = "zeroPoints"
 )
 
 var blockFormats = []*blockFormat{
@@ -42,8 +42,9 @@ var blockFormats = []*blockFormat{
 	{"IQ4XS", false, false, 8, factors, 4, 0, 0, "iq4"},
 	{"MXFP4", false, false, 2, exponents, 4, 0, 0, "mxfp4"},
 	{"NVFP4", true, false, 2, halfFloats, 4, 0, 0, "mxfp4"},
-	{"Q4Zero", false, true, 4, zeros, 4, 0, 0, ""},
 	{"K8", true, false, 8, factors, 8, 0, 3, ""},
+	{"I4Z", false, true, 4, zeroPoints, 4, 0, 0, ""},
+	{"I8Z", false, true, 4, zeroPoints, 8, 0, 0, ""},
 }
 
 // What the codes of a table stand for, plus an offset (blocks.go, valuesIQ4 and valuesMXFP4).
@@ -93,19 +94,24 @@ func (f *blockFormat) perBlock() int {
 	switch f.source {
 	case halfFloats:
 		return 2 * tileRows * f.parts()
-	case zeros:
+	case zeroPoints: // and a byte for each
 		return 3 * tileRows
 	}
 	return tileRows * f.parts()
 }
 
 // minsAt is how far minimums, or their factors, are after the scales.
-func (f *blockFormat) minsAt() int { return f.unit * f.perBlock() }
+func (f *blockFormat) minsAt() int {
+	if f.source == zeroPoints {
+		return 2 * tileRows
+	}
+	return f.unit * f.perBlock()
+}
 
 // head is the size of a header.
 func (f *blockFormat) head() int {
 	size := f.unit * f.perBlock()
-	if f.mins && f.source != nibbles && f.source != zeros {
+	if f.mins && f.source != nibbles && f.source != zeroPoints {
 		size *= 2
 	}
 	if f.source == factors || f.source == nibbles {
@@ -294,7 +300,7 @@ func (k *blockReader) unit(from string) {
 func (k *blockReader) scale(dst vec, p, part int) {
 	f := k.f
 	switch f.source {
-	case halfFloats, zeros:
+	case halfFloats, zeroPoints:
 		k.op("VCVTPH2PS", at(p*2*tileRows+part*k.lanes*2, k.header), dst)
 		if f.shift > 0 {
 			k.op("VMULPS", k.operand(fmt.Sprint("shift", f.shift)), dst, dst)
@@ -327,15 +333,15 @@ func (k *blockReader) scale(dst vec, p, part int) {
 // minimum is scale for minimums.
 func (k *blockReader) minimum(dst vec, p, part int) {
 	switch k.f.source {
-	case zeros:
-		k.op("VCVTPH2PS", at(part*k.lanes*2, k.header), k.t)
-		k.op("VMULPS", k.operand("minus"), k.t, k.t)
-		k.op("VPMOVZXBD", at(2*tileRows+part*k.lanes, k.header), dst)
-		k.op("VCVTDQ2PS", dst, dst)
-		k.op("VMULPS", k.t, dst, dst)
-		return
 	case halfFloats:
 		k.op("VCVTPH2PS", at(k.f.minsAt()+part*k.lanes*2, k.header), dst)
+		return
+	case zeroPoints:
+		k.op("VPMOVZXBD", at(k.f.minsAt()+part*k.lanes, k.header), dst)
+		k.op("VCVTDQ2PS", dst, dst)
+		k.op("VCVTPH2PS", at(part*k.lanes*2, k.header), k.t)
+		k.op("VMULPS", k.t, dst, dst)
+		k.op("VMULPS", k.operand("minus"), dst, dst)
 		return
 	case nibbles:
 		k.op("VPMOVZXBD", at(p*tileRows+part*k.lanes, k.header), dst)

@@ -14,7 +14,7 @@ type vexFew struct {
 // the others, which keeps the assembly shorter.
 func (f *blockFormat) fewRows() int {
 	switch f.name {
-	case "Q4K", "Q5K", "Q6K", "IQ4XS":
+	case "Q4K", "Q5K", "Q6K", "IQ4XS", "I4Z":
 		return 4
 	}
 	return 1

@@ -17,7 +17,7 @@ type vexForm struct {
 }
 
 var vexForms = []*vexForm{
-	{"Nibbles", []string{"Q41", "Q4K", "Q4Zero"}, false, true, 15, 0},
+	{"Nibbles", []string{"Q41", "Q4K", "I4Z"}, false, true, 15, 0},
 	{"Fives", []string{"Q51", "Q5K"}, false, true, 31, 0},
 	{"Pairs", []string{"Q2K"}, true, true, 3, 0},
 	{"Threes", []string{"Q3K"}, true, false, 7, 4},
@@ -26,6 +26,7 @@ var vexForms = []*vexForm{
 	{"HalfSigned", []string{"NVFP4"}, true, false, 31, 16},
 	{"HalfBytes", []string{"K8"}, true, false, 255, 128},
 	{"Table", []string{"IQ4NL", "IQ4XS"}, false, false, 255, 128},
+	{"Bytes", []string{"I8Z"}, false, true, 255, 0},
 }
 
 // natural is f with codes as they are. Those of eight bits are not shifted when they are
@@ -56,6 +57,10 @@ func (f *blockFormat) form() *vexForm {
 // startShift is by how much -128 times a sum is shifted to become -offset times it.
 func (v *vexForm) startShift() int { return log2(128 / v.offset) }
 
+// possible reports whether there are kernels. AVX2 multiplies bytes without sign above 127 as
+// ones with sign, which the definition of products with minimums does not have.
+func (v *vexForm) possible(vnni bool) bool { return vnni || !v.mins || v.most < 128 }
+
 // words reports whether 16 bits hold the sum of a block's products, or of half a block's.
 func (v *vexForm) words() bool {
 	lines := codeLines
@@ -83,12 +88,15 @@ func (g *gen) vexBlocks() {
 	for _, vnni := range []bool{false, true} {
 		suffix := map[bool]string{false: "AVX2", true: "AVXVNNI"}[vnni]
 		for _, v := range vexForms {
-			for m := 1; m <= v.rows(vnni); m++ {
+			for m := 1; m <= v.rows(vnni) && v.possible(vnni); m++ {
 				g.vexDots(v, vnni, suffix, m)
 			}
 		}
 		fmt.Fprintf(g.tables, "var dotBlocks%s = [lastBlocks - firstBlocks + 1][]dotFunc{\n", suffix)
 		for _, f := range blockFormats {
+			if !f.form().possible(vnni) {
+				continue
+			}
 			fmt.Fprintf(g.tables, "%s - firstBlocks: {nil", f.name)
 			for m := 1; m <= f.fewRows(); m++ {
 				g.vexFew(f, vnni, suffix, m)
@@ -100,6 +108,9 @@ func (g *gen) vexBlocks() {
 		fmt.Fprintf(g.tables, "var dotExpanded%s = [lastBlocks - firstBlocks + 1][]expandedFunc{\n", suffix)
 		for _, f := range blockFormats {
 			v := f.form()
+			if !v.possible(vnni) {
+				continue
+			}
 			fmt.Fprintf(g.tables, "%s - firstBlocks: {nil", f.name)
 			for m := 1; m <= v.rows(vnni); m++ {
 				fmt.Fprintf(g.tables, ", dotExpanded%sx%d%s", v.name, m, suffix)

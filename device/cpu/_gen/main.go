@@ -55,6 +55,7 @@ func files() map[string]string {
 		g.raw("#include \"textflag.h\"\n\n")
 		g.constants()
 		g.products()
+		g.fp8Products()
 		g.vectors()
 		g.attention()
 		if isa == avx512 {

@@ -35,6 +35,16 @@ func (f *blockFormat) offset() uint32 {
 	return 1 << (f.low + f.high - 1)
 }
 
+// neonBlockFormats are those whose bytes SDOT can multiply: not those without sign above 127.
+func neonBlockFormats() (list []*blockFormat) {
+	for _, f := range blockFormats {
+		if !f.mins || f.low < 8 {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
 func (n *neon) blockKernels() {
 	for _, t := range codeTables[:2] {
 		for i, c := range t.values {
@@ -43,7 +53,7 @@ func (n *neon) blockKernels() {
 		n.raw("GLOBL %s<>(SB), RODATA|NOPTR, $16\n\n", t.name)
 	}
 	fmt.Fprint(&n.tables, "var expandNEON = [lastBlocks - firstBlocks + 1]unitFunc{\n")
-	for _, f := range blockFormats {
+	for _, f := range neonBlockFormats() {
 		n.expand(f.natural())
 		fmt.Fprintf(&n.tables, "%s - firstBlocks: expand%sNEON,\n", f.name, f.name)
 	}
@@ -58,7 +68,7 @@ func (n *neon) blockKernels() {
 		}
 	}
 	fmt.Fprint(&n.tables, "var dotExpandedNEON = [lastBlocks - firstBlocks + 1][]expandedFunc{\n")
-	for _, f := range blockFormats {
+	for _, f := range neonBlockFormats() {
 		fmt.Fprintf(&n.tables, "%s - firstBlocks: {nil", f.name)
 		for m := 1; m <= nDotRows; m++ {
 			fmt.Fprintf(&n.tables, ", dotExpanded%sx%dNEON", names[kind(f)], m)
@@ -202,7 +212,7 @@ func (k *nReader) bytes(signed bool) {
 func (k *nReader) scales(p int) {
 	f, s := k.f, k.scale
 	switch f.source {
-	case halfFloats, zeros:
+	case halfFloats, zeroPoints:
 		k.halves(s, nHeader, p*2*tileRows)
 		return
 	case exponents:
@@ -242,7 +252,7 @@ func (k *nReader) minimums(p int) {
 	case halfFloats:
 		k.halves(k.scale, nHeader, f.minsAt())
 		return
-	case zeros:
+	case zeroPoints:
 		k.halves(k.m, nHeader, 0)
 		for _, m := range k.m {
 			k.fneg(m, m)

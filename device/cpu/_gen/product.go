@@ -308,6 +308,12 @@ func (g *gen) mul(el element, m int, name string) {
 	g.op("ANDQ", fmt.Sprint("$", u-1), pairs)
 	p.rest(k)
 
+	p.finish()
+}
+
+// finish adds the bias to the sums of a tile, stores them, and goes on to the next tile.
+func (p *product) finish() {
+	g := p.gen
 	p.addChains()
 	g.op("TESTQ", biasPtr, biasPtr)
 	g.op("JEQ", "store")

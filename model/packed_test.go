@@ -1,0 +1,321 @@
+package model_test
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"weir/device/cpu"
+	"weir/model"
+	"weir/quantconfig"
+	"weir/weights"
+)
+
+// quantizedFolder has checkpoints in the forms of Hugging Face, made by the programs that the
+// forms are from (tools/golden/quantized.py).
+const quantizedFolder = "testdata/quantized"
+
+// packedGolden is what these programs read from a checkpoint.
+type packedGolden struct {
+	Prompt   []int32
+	Matrices map[string]struct {
+		SHA256 string
+		First  []float32
+	}
+	logits [][]float64 // of transformers, from these numbers, in float32
+}
+
+func readPackedGolden(t *testing.T, name string) packedGolden {
+	t.Helper()
+	var g packedGolden
+	b, err := os.ReadFile(filepath.Join(quantizedFolder, name, "golden.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &g); err != nil {
+		t.Fatal(err)
+	}
+	g.logits = readFloats(t, filepath.Join(quantizedFolder, name, "logits.f32"), len(g.Prompt))
+	return g
+}
+
+// packedCheckpoints lists the folders with a network.
+func packedCheckpoints(t *testing.T) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(quantizedFolder, "*", "config.json"))
+	if err != nil || len(list) < 20 {
+		t.Fatalf("%d checkpoints, %v", len(list), err)
+	}
+	for i, path := range list {
+		list[i] = filepath.Base(filepath.Dir(path))
+	}
+	return list
+}
+
+// watching is a device that keeps the tensors that it is given.
+type watching struct {
+	model.Device
+	tensors map[string]weights.Tensor
+}
+
+func (d *watching) Load(m model.Matrix) (model.Weight, error) {
+	for _, t := range slices.Concat(m.Rows, m.Bias) {
+		d.tensors[t.Name] = t
+	}
+	return d.Device.Load(m)
+}
+
+// TestPackedNumbers: what is read from quantised checkpoints has the bits of what the programs
+// read that made them, and the logits are those of transformers.
+func TestPackedNumbers(t *testing.T) {
+	for _, name := range packedCheckpoints(t) {
+		t.Run(name, func(t *testing.T) {
+			g := readPackedGolden(t, name)
+			d := &watching{newReference(), map[string]weights.Tensor{}}
+			h := newHarness(t, openModel(t, os.DirFS(filepath.Join(quantizedFolder, name))), d, model.Options{MaxSeqTokens: 64}, 1)
+			for matrix, want := range g.Matrices {
+				w, ok := d.tensors[matrix]
+				if !ok || w.Packed == nil {
+					t.Fatalf("%s is not there, or not packed", matrix)
+				}
+				compareBits(t, &w, want.SHA256, want.First)
+			}
+			for _, w := range d.tensors {
+				if _, ok := g.Matrices[w.Name]; w.Packed != nil && !ok {
+					t.Errorf("%s is packed, but the program that made the checkpoint has not packed it", w.Name)
+				}
+			}
+			n := len(g.Prompt)
+			compareLogprobs(t, h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(0, n)}), g.logits, 2e-4)
+		})
+	}
+}
+
+// compareBits widens w in pieces and compares the hash of the numbers.
+func compareBits(t *testing.T, w *weights.Tensor, sum string, first []float32) {
+	t.Helper()
+	columns := w.Shape[len(w.Shape)-1]
+	row, hash := make([]float32, columns), sha256.New()
+	for r := range w.Len() / columns {
+		half := columns / 2
+		w.Widen(row[:half], r, 0)
+		w.Widen(row[half:], r, half)
+		if r == 0 && first != nil && !slices.Equal(row[:len(first)], first) {
+			t.Errorf("%s begins with %v, not %v", w.Name, row[:len(first)], first)
+		}
+		for i := range row {
+			row[i] += 0 // zeros have no sign in the golden data
+		}
+		if err := binary.Write(hash, binary.LittleEndian, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); got != sum {
+		t.Errorf("the numbers of %s have the hash %s, not %s", w.Name, got, sum)
+	}
+}
+
+// compareLogprobs fails where the logarithm of a probability is off by more than limit.
+func compareLogprobs(t *testing.T, got [][]float32, want [][]float64, limit float64) {
+	t.Helper()
+	worst := 0.0
+	for i, row := range got {
+		reference := make([]float32, len(row))
+		for v := range reference {
+			reference[v] = float32(want[i][v])
+		}
+		for v := range row {
+			worst = max(worst, math.Abs(logprob(row, int32(v))-logprob(reference, int32(v))))
+		}
+	}
+	if !(worst <= limit) {
+		t.Errorf("log-probabilities are off by %.3g", worst)
+	}
+}
+
+// TestPackedLogits: with float32 activations the CPU device computes what transformers does.
+func TestPackedLogits(t *testing.T) {
+	for _, name := range packedCheckpoints(t) {
+		t.Run(name, func(t *testing.T) {
+			g := readPackedGolden(t, name)
+			for _, impl := range cpu.Impls() {
+				h := newHarness(t, openModel(t, os.DirFS(filepath.Join(quantizedFolder, name))), newQuantized(t, impl, cpu.F32, cpu.F32), model.Options{MaxSeqTokens: 64}, 1)
+				n := len(g.Prompt)
+				compareLogprobs(t, h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(0, n)}), g.logits, 2e-3)
+			}
+		})
+	}
+}
+
+// TestPackedRounded: with rounded activations the logits are near.
+func TestPackedRounded(t *testing.T) {
+	for _, name := range packedCheckpoints(t) {
+		g := readPackedGolden(t, name)
+		h := newHarness(t, openModel(t, os.DirFS(filepath.Join(quantizedFolder, name))), newQuantized(t, "", cpu.Auto, cpu.F32), model.Options{MaxSeqTokens: 64}, 1)
+		n := len(g.Prompt)
+		var off, size float64
+		for i, row := range h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(0, n)}) {
+			for v, got := range row {
+				off, size = off+math.Pow(float64(got)-g.logits[i][v], 2), size+math.Pow(g.logits[i][v], 2)
+			}
+		}
+		if rel := math.Sqrt(off / size); !(rel <= 0.04) {
+			t.Errorf("%s: relative error %.3g", name, rel)
+		}
+	}
+}
+
+// TestPackedExperts: the experts of gpt-oss are stacks of matrices.
+func TestPackedExperts(t *testing.T) {
+	dir := filepath.Join(quantizedFolder, "mxfp4-experts")
+	var g struct {
+		Shape  []int
+		SHA256 string
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &g); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := weights.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stored.Close() })
+	c, err := quantconfig.Parse([]byte(`{"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensors, err := c.Assemble(stored, []quantconfig.Matrix{{Name: "experts.gate_up_proj", Shape: g.Shape}}, func(string) bool { return false })
+	if err != nil || len(tensors) != 1 {
+		t.Fatalf("%d tensors, %v", len(tensors), err)
+	}
+	compareBits(t, &tensors[0], g.SHA256, nil)
+}
+
+// TestPackedRefused: a damaged or contradictory checkpoint is one sentence.
+func TestPackedRefused(t *testing.T) {
+	open := func(name string, change func(config string) string) error {
+		m := files(t, os.DirFS(filepath.Join(quantizedFolder, name)))
+		file := m["config.json"]
+		if other, ok := m["hf_quant_config.json"]; ok {
+			file = other
+		}
+		before := string(file.Data)
+		file.Data = []byte(change(before))
+		if string(file.Data) == before {
+			t.Fatalf("%s: the config is as before", name)
+		}
+		opened, err := model.OpenFS(m)
+		if err == nil {
+			opened.Close()
+		}
+		return err
+	}
+	replace := func(old, new string) func(string) string {
+		return func(s string) string { return strings.Replace(s, old, new, 1) }
+	}
+	for _, c := range []struct {
+		name   string
+		change func(string) string
+		is     error
+		says   string
+	}{
+		{"awq", replace(`"o_proj"`, `"o_proj", "down_proj"`), quantconfig.ErrMismatch, `the config leaves "model.layers.0.mlp.down_proj" out, but there is "model.layers.0.mlp.down_proj.qweight"`},
+		{"awq", replace(`"o_proj"`, `"other"`), quantconfig.ErrMismatch, `the config says that "model.layers.0.self_attn.o_proj" is quantised, but it is not`},
+		{"awq", replace(`"gemm"`, `"gemv"`), quantconfig.ErrUnsupported, `version "gemv" of AWQ; there is gemm`},
+		{"awq", replace(`"group_size": 32`, `"group_size": 16`), quantconfig.ErrMismatch, `scales" has shape [2 64] instead of [4 64] for a matrix of shape [64 64]`},
+		{"gptq-4", replace(`"bits": 4`, `"bits": 8`), quantconfig.ErrMismatch, `qweight" has shape [8 64] instead of [16 64]`},
+		{"gptq-4", replace(`"bits": 4`, `"bits": 5`), quantconfig.ErrUnsupported, "GPTQ with 5 bits; there are 2, 3, 4 and 8"},
+		{"gptq-4", replace(`"checkpoint_format": "gptq"`, `"checkpoint_format": "marlin"`), quantconfig.ErrUnsupported, "marlin"},
+		{"gptq-4", replace(`"quant_method": "gptq"`, `"quant_method": "bitsandbytes"`), quantconfig.ErrUnsupported, `the quantisation method "bitsandbytes"; there are auto-round, awq, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4`},
+		{"gptq-4", replace(`"bits": 4`, `"bits": "4"`), quantconfig.ErrConfig, "bits is string"},
+		{"fp8-block", replace(`"lm_head",`, `"lm_head", "model.layers.0.mlp",`), quantconfig.ErrMismatch, `leaves "model.layers.0.mlp.gate_proj" out`},
+		{"fp8-ue8m0", replace(`"model.layers.0.mlp.down_proj"`, `"x"`), quantconfig.ErrMismatch, `says that "model.layers.0.mlp.down_proj" is quantised`},
+		{"ct-mixed", replace(`"re:.*o_proj"`, `"re:.*(?!o_proj)"`), quantconfig.ErrUnsupported, "the pattern"},
+		{"ct-w4a16", replace(`"ignore": [`, `"ignore": ["re:.*down_proj$",`), quantconfig.ErrMismatch, "down_proj.weight_packed"},
+		{"ct-w4a16", replace(`"pack-quantized"`, `"marlin-24"`), quantconfig.ErrUnsupported, "marlin-24"},
+		{"modelopt-nvfp4", replace(`"NVFP4"`, `"W4A8_AWQ"`), quantconfig.ErrUnsupported, `quant_algo "W4A8_AWQ" of ModelOpt`},
+	} {
+		if err := open(c.name, c.change); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v; want %q", c.name, err, c.says)
+		}
+	}
+}
+
+// TestPackedReopen: a quantised checkpoint can be opened again.
+func TestPackedReopen(t *testing.T) {
+	m, err := model.Open(filepath.Join(quantizedFolder, "ct-w4a16"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	if err := m.Reopen(); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzPackedCheckpoint: whatever a quantised checkpoint and its config hold, opening and reading it
+// ends with an error or without one.
+func FuzzPackedCheckpoint(f *testing.F) {
+	for _, name := range []string{"gptq-4-desc", "awq", "ct-mixed", "modelopt-nvfp4", "fp8-block"} {
+		dir := os.DirFS(filepath.Join(quantizedFolder, name))
+		config, err := fs.ReadFile(dir, "config.json")
+		if err != nil {
+			f.Fatal(err)
+		}
+		other, err := fs.ReadFile(dir, "hf_quant_config.json")
+		if err != nil {
+			other = []byte("{}")
+		}
+		tensors, err := fs.ReadFile(dir, "model.safetensors")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(config, other, tensors)
+	}
+	f.Fuzz(func(t *testing.T, config, other, tensors []byte) {
+		m, err := model.OpenFS(fstest.MapFS{"config.json": {Data: config}, "hf_quant_config.json": {Data: other}, "model.safetensors": {Data: tensors}})
+		if err != nil {
+			return
+		}
+		defer m.Close()
+		if m.Parameters() > 1<<20 {
+			return
+		}
+		if r, err := model.NewRunner(t.Context(), &loading{}, m, model.Options{MaxSeqTokens: 16}); err == nil {
+			r.Close()
+		}
+	})
+}
+
+// loading is a device that only reads what it loads.
+type loading struct{ model.Device }
+
+func (d *loading) Plan(model.Shape) error { return nil }
+func (d *loading) Close() error           { return nil }
+
+func (d *loading) Load(m model.Matrix) (model.Weight, error) {
+	if err := m.Check(); err != nil {
+		return 0, err
+	}
+	for _, t := range slices.Concat(m.Rows, m.Bias) {
+		row := make([]float32, t.Shape[len(t.Shape)-1])
+		for r := range t.Len() / len(row) {
+			t.Widen(row, r, 0)
+		}
+	}
+	return 0, nil
+}
