@@ -4,7 +4,7 @@ PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
-CRASH   := ./store ./feedback ./calls ./objects ./trajectory/archive ./usage ./cmd/weir
+CRASH   := ./hub ./store ./feedback ./calls ./objects ./trajectory/archive ./usage ./cmd/weir
 HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./grammar ./model ./sampler ./server/openai ./server/transport ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COUNT   ?= 6
@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference clients-weave clients-art chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers weave-routes weave-difference clients-hub clients-weave clients-art chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -60,7 +60,7 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
 	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... ./grammar -run Vectors -v
 
-clients: build clients-weave clients-art ## openai-node, Vercel AI SDK, LangChain.js, the examples in Python and JavaScript, Weave and ART, against a running weir (needs Node 20, npm and Python)
+clients: build clients-hub clients-weave clients-art ## openai-node, Vercel AI SDK, LangChain.js, the examples in Python and JavaScript, Weave and ART, against a running weir, and huggingface_hub on the same cache (needs Node 20, npm and Python)
 	$(PYTHON) -m venv build/examples && build/examples/bin/pip install -q --disable-pip-version-check -r examples/python/requirements.txt
 	cd examples/javascript && npm ci --no-audit --no-fund --ignore-scripts
 	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python npm test
@@ -74,6 +74,11 @@ weave-routes: build ## the functions that the newest weave and openpipe-art call
 
 clients-weave: build ## versions of W&B Weave's client against a running weir (needs Python; CLIENTS='--version 0.54.0')
 	$(PYTHON) tools/weaveclients/run.py --only weave $(CLIENTS)
+
+clients-hub: ## the newest huggingface_hub reads the cache that weir writes, and weir its cache (needs Python)
+	$(PYTHON) -m venv build/clients-hub && build/clients-hub/bin/pip install -q --disable-pip-version-check -U $(or $(VERSIONS),huggingface_hub)
+	build/clients-hub/bin/python tools/hubclients/client.py version
+	WEIR_HUB_PYTHON=$(CURDIR)/build/clients-hub/bin/python $(GO) test -count 1 -run TestPython ./hub
 
 weave-difference: build ## generated requests to weir and to the server in Weave's last package that had one: each difference has a name (needs Python; DIFFERENCE='--seed 2')
 	$(PYTHON) tools/weaveclients/differential.py $(DIFFERENCE)

@@ -84,6 +84,28 @@ type TokenizerConfig struct {
 // ErrTokenizerConfig is wrapped by every error of ParseTokenizerConfig.
 var ErrTokenizerConfig = errors.New("chat: invalid tokenizer_config.json")
 
+// ErrTemplateFile is wrapped by every error of ParseTemplateFile.
+var ErrTemplateFile = errors.New("chat: invalid chat_template.json")
+
+// ParseTemplateFile reads a chat_template.json, in which processors of images and audio keep
+// what others have in their tokenizer_config.json: an object whose chat_template is a text, or
+// a list of named ones.
+func ParseTemplateFile(data []byte) ([]Template, error) {
+	v, err := jinja.FromJSON(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTemplateFile, err)
+	}
+	d, ok := v.(*jinja.Dict)
+	if !ok {
+		return nil, fmt.Errorf("%w: not an object", ErrTemplateFile)
+	}
+	t, ok := d.Get("chat_template")
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no chat_template in it", ErrTemplateFile)
+	}
+	return parseTemplates(t, ErrTemplateFile)
+}
+
 // ParseTokenizerConfig reads the chat templates (a text, or a list of named
 // ones) and the special tokens of a tokenizer_config.json. A special token is
 // an entry whose name ends in _token, an entry of an extra_special_tokens
@@ -100,7 +122,7 @@ func ParseTokenizerConfig(data []byte) (TokenizerConfig, error) {
 		return c, fmt.Errorf("%w: not an object", ErrTokenizerConfig)
 	}
 	if t, ok := d.Get("chat_template"); ok {
-		if c.Templates, err = parseTemplates(t); err != nil {
+		if c.Templates, err = parseTemplates(t, ErrTokenizerConfig); err != nil {
 			return c, err
 		}
 	}
@@ -124,7 +146,8 @@ func ParseTokenizerConfig(data []byte) (TokenizerConfig, error) {
 	return c, nil
 }
 
-func parseTemplates(v jinja.Value) ([]Template, error) {
+// parseTemplates reads a chat_template. Its errors wrap invalid.
+func parseTemplates(v jinja.Value, invalid error) ([]Template, error) {
 	switch v := v.(type) {
 	case nil:
 		return nil, nil
@@ -135,20 +158,20 @@ func parseTemplates(v jinja.Value) ([]Template, error) {
 		for i := range v.Len() {
 			entry, ok := v.At(i).(*jinja.Dict)
 			if !ok {
-				return nil, fmt.Errorf("%w: chat_template[%d] is not an object", ErrTokenizerConfig, i)
+				return nil, fmt.Errorf("%w: chat_template[%d] is not an object", invalid, i)
 			}
 			name, _ := entry.Get("name")
 			source, _ := entry.Get("template")
 			n, okName := name.(string)
 			s, okSource := source.(string)
 			if !okName || !okSource {
-				return nil, fmt.Errorf("%w: chat_template[%d] has no name or no template", ErrTokenizerConfig, i)
+				return nil, fmt.Errorf("%w: chat_template[%d] has no name or no template", invalid, i)
 			}
 			out = append(out, Template{n, s})
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%w: chat_template is neither text nor a list", ErrTokenizerConfig)
+	return nil, fmt.Errorf("%w: chat_template is neither text nor a list", invalid)
 }
 
 func addToken(tokens *jinja.Dict, name string, v jinja.Value) {

@@ -60,3 +60,20 @@ func FuzzParseTokenizerConfig(f *testing.F) {
 		}
 	})
 }
+
+func TestParseTemplateFile(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"chat_template": "a"}`: "[{default a}] <nil>",
+		`{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]}`: "[{default a} {tool_use b}] <nil>",
+		`{`:                      "",
+		`[]`:                     "[] chat: invalid chat_template.json: not an object",
+		`{}`:                     "[] chat: invalid chat_template.json: there is no chat_template in it",
+		`{"chat_template": 1}`:   "[] chat: invalid chat_template.json: chat_template is neither text nor a list",
+		`{"chat_template": [1]}`: "[] chat: invalid chat_template.json: chat_template[0] is not an object",
+	} {
+		templates, err := ParseTemplateFile([]byte(in))
+		if got := fmt.Sprint(templates, " ", err); got != want && want != "" || want == "" && !errors.Is(err, ErrTemplateFile) {
+			t.Errorf("%s\n got %s\nwant %s", in, got, want)
+		}
+	}
+}

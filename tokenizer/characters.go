@@ -1,6 +1,9 @@
 package tokenizer
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // characters has the symbols that merging starts from in a vocabulary that is not
 // byte-level.
@@ -10,6 +13,10 @@ type characters struct {
 	bytes    [256]int32           // the <0xNN> tokens, with fallback
 	fallback bool                 // a character without a token becomes the tokens of its bytes
 	unknown  unknowns             // what it becomes without fallback
+	// lacking, with fallback, are the characters of pieces that are no tokens themselves, from
+	// the id lost on: merges need a token for them, and what is left of it becomes bytes.
+	lacking []rune
+	lost    int32
 
 	// joins holds the pairs of characters that some merge brings together: the last
 	// character of its left part and the first of its right part. near holds the same for
@@ -80,6 +87,44 @@ func (c *characters) symbols(dst []int32, s string) []int32 {
 		}
 	}
 	return dst
+}
+
+// lose gives characters that are parts of a piece tokens to merge.
+func (c *characters) lose(piece string) {
+	if utf8.RuneCountInString(piece) < 2 {
+		return
+	}
+	for _, r := range piece {
+		if c.symbol(r) >= 0 || r == utf8.RuneError {
+			continue
+		}
+		id := c.lost + int32(len(c.lacking))
+		if c.lacking = append(c.lacking, r); r < utf8.RuneSelf {
+			c.ascii[r] = id
+		} else {
+			c.ids[r] = id
+		}
+	}
+}
+
+// restore replaces what is left of such tokens by those of the bytes. The tokens from start on
+// are looked at.
+func (c *characters) restore(out []int32, start int) []int32 {
+	for i := start; i < len(out); i++ {
+		if out[i] < c.lost {
+			continue
+		}
+		var bytes [utf8.UTFMax]int32
+		var room [utf8.UTFMax]byte
+		n := 0
+		for _, b := range utf8.AppendRune(room[:0], c.lacking[out[i]-c.lost]) {
+			bytes[n] = c.bytes[b]
+			n++
+		}
+		out = slices.Replace(out, i, i+1, bytes[:n]...)
+		i += n - 1
+	}
+	return out
 }
 
 // unknowns says what becomes of symbols that the vocabulary lacks.

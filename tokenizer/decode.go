@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"weir/internal/longcopy"
@@ -25,19 +24,33 @@ type DecodeOptions struct {
 // decoding is the file's decoder chain in a form that can be applied token by token. It
 // is ByteLevel, or
 //
-//	Replace or Metaspace, and ByteFallback, in either order; Fuse; Strip
+//	decoders of single tokens; ByteFallback; decoders of single tokens; Fuse; Strip
 //
-// of which each may be missing.
+// of which each may be missing. BPEDecoder and CTC stand alone.
 type decoding struct {
 	byteLevel bool
-	fallback  bool   // <0xNN> tokens in a row are the bytes of text
-	from, to  string // replaced in each token, unless from is ""
-	inRuns    bool   // also in the text of <0xNN> tokens, because Replace comes after ByteFallback
-	dropFirst bool   // in the first token, from is left out instead of replaced
-	strip     string // is left out at the start of the whole text
+	before    []decodeStep // of each token
+	fallback  bool         // <0xNN> tokens in a row are the bytes of text
+	after     []decodeStep // of each token, and of the text of <0xNN> tokens in a row
+	byFirst   bool         // some step does something else with the first token
+	byLast    bool         // some step does something else with the last token
+	dedup     bool         // of equal tokens in a row the first counts
+	strip     string       // is left out of the whole text:
+	start     int          // so often at its start
+	stop      int          // and at its end
 }
 
-// setText appends what a token that is spelled s decodes to, and notes in e where it is.
+// text returns what a token that is spelled s decodes to.
+func (d *decoding) text(s string, at decodePlace) (text string, value byte, isByte bool) {
+	s = applySteps(d.before, s, at)
+	if b, ok := byteToken(s); ok && d.fallback {
+		return "", b, true
+	}
+	return applySteps(d.after, s, at), 0, false
+}
+
+// setText appends what a token that is spelled s decodes to, unless it is the first or the
+// last, and notes in e where it is.
 func (d *decoding) setText(e *entry, text []byte, s string) []byte {
 	e.start = uint32(len(text))
 	e.flags &^= alphabet | isByte
@@ -48,18 +61,11 @@ func (d *decoding) setText(e *entry, text []byte, s string) []byte {
 		} else {
 			text = append(text, s...)
 		}
+	} else if decoded, b, ok := d.text(s, decodePlace{}); ok {
+		e.flags |= isByte
+		text = append(text, b)
 	} else {
-		if d.from != "" && !d.inRuns {
-			s = strings.ReplaceAll(s, d.from, d.to)
-		}
-		if b, ok := byteToken(s); ok && d.fallback {
-			e.flags |= isByte
-			text = append(text, b)
-		} else if d.from != "" && d.inRuns {
-			text = append(text, strings.ReplaceAll(s, d.from, d.to)...)
-		} else {
-			text = append(text, s...)
-		}
+		text = append(text, decoded...)
 	}
 	e.end = uint32(len(text))
 	return text
@@ -73,11 +79,15 @@ func (t *Tokenizer) Decode(ids []int32, opt DecodeOptions) string {
 	d.held = make([]byte, 0, 4*len(ids))
 	for _, id := range ids {
 		if len(d.held) > longcopy.Piece {
-			d.held = longcopy.Grow(d.held, t.MaxTokenBytes())
+			d.held = longcopy.Grow(d.held, t.maxBytes)
 		}
 		d.push(id)
 	}
 	d.endRun()
+	d.held = append(d.held, d.ending...)
+	if dec := &t.decoding; dec.stop > 0 {
+		d.held = d.held[:len(d.held)-dec.trailing(d.held)]
+	}
 	if !utf8.Valid(d.held) {
 		return longcopy.String(appendLossy(make([]byte, 0, len(d.held)+16), d.held))
 	}
@@ -102,9 +112,14 @@ type Decoder struct {
 	run    int
 	broken bool // they never will be text, because they are not UTF-8
 	place  place
-	strip  bool // no text is decoded yet, so decoding.strip may still have to be left out
+	strip  int  // so often decoding.strip may still have to be left out at the start
 	added  bool // the token before was an added token
+	quick  bool // nothing but its text has to be known of the next token
 	opt    DecodeOptions
+
+	last   int32  // the token before, for decoding.dedup
+	tail   string // what the token before ends in unless it is the last one,
+	ending string // and if it is
 }
 
 // place says whether the next token is the first, for decoding.dropFirst.
@@ -118,11 +133,25 @@ const (
 
 func (t *Tokenizer) newDecoder(opt DecodeOptions) Decoder {
 	opt.JoinSpecial = opt.JoinSpecial && !opt.SkipSpecial
-	d := Decoder{t: t, opt: opt, strip: t.decoding.strip != "", place: later}
-	if t.decoding.dropFirst {
+	d := Decoder{t: t, opt: opt, strip: t.decoding.start, place: later, last: -1}
+	if t.decoding.byFirst {
 		d.place = atStart
 	}
+	d.setQuick()
 	return d
+}
+
+func (d *Decoder) setQuick() {
+	dec := &d.t.decoding
+	d.quick = d.place == later && d.strip == 0 && !dec.dedup && !dec.byLast && dec.stop == 0
+}
+
+// trailing returns the length of what is left out at the end of a text.
+func (d *decoding) trailing(text []byte) (n int) {
+	for i := 0; i < d.stop && bytes.HasSuffix(text[:len(text)-n], []byte(d.strip)); i++ {
+		n += len(d.strip)
+	}
+	return n
 }
 
 // NewDecoder returns a decoder for what follows prompt. The text of the prompt is
@@ -133,11 +162,18 @@ func (t *Tokenizer) NewDecoder(prompt []int32, opt DecodeOptions) Decoder {
 	if n := len(prompt); n > 0 {
 		d.added = t.vocab.at(prompt[n-1]).flags&added != 0
 	}
+	if t.decoding.byLast || t.decoding.dedup {
+		for _, id := range prompt {
+			d.push(id)
+		}
+		d.held, d.run, d.ending = d.held[:0], 0, ""
+		return d
+	}
 	// The prompt is read from its end until nothing further back can matter. That is
 	// usually one token.
 	var tail [utf8.UTFMax - 1]byte
 	n, open := len(tail), true
-	for i := len(prompt) - 1; i >= 0 && (open || d.strip || d.place != later); i-- {
+	for i := len(prompt) - 1; i >= 0 && (open || d.strip > 0 || d.place != later); i-- {
 		e := t.vocab.at(prompt[i])
 		if d.skips(prompt[i], e) {
 			continue
@@ -154,8 +190,9 @@ func (t *Tokenizer) NewDecoder(prompt []int32, opt DecodeOptions) Decoder {
 		} else if d.place == atStart {
 			d.place = inFirstRun
 		}
-		d.strip = d.strip && len(text) == 0
+		d.strip = t.stillStrips(d.strip, text)
 	}
+	d.setQuick()
 	for k := len(tail) - 1; k >= n; k-- {
 		if utf8.RuneStart(tail[k]) {
 			if !utf8.FullRune(tail[k:]) {
@@ -167,6 +204,20 @@ func (t *Tokenizer) NewDecoder(prompt []int32, opt DecodeOptions) Decoder {
 	return d
 }
 
+// stillStrips returns how often the start of a text may still have to be left out if the
+// prompt, which is read from its end, has this token.
+func (t *Tokenizer) stillStrips(left int, text []byte) int {
+	for left > 0 && len(text) > 0 {
+		rest, ok := bytes.CutPrefix(text, []byte(t.decoding.strip))
+		if !ok {
+			return 0
+		}
+		text = rest
+		left--
+	}
+	return left
+}
+
 func (d *Decoder) skips(id int32, e entry) bool {
 	return e.flags&known == 0 || d.opt.SkipSpecial && e.flags&special != 0 && !slices.Contains(d.opt.Show, id)
 }
@@ -174,7 +225,7 @@ func (d *Decoder) skips(id int32, e entry) bool {
 // Append decodes one more token and appends the text that became final to dst.
 // It allocates only if dst is full or the text that waits outgrows its buffer.
 func (d *Decoder) Append(dst []byte, id int32) []byte {
-	if e := d.t.vocab.at(id); len(d.held) == 0 && e.flags&(whole|isByte|added) == whole && d.place == later && !d.strip {
+	if e := d.t.vocab.at(id); d.quick && len(d.held) == 0 && e.flags&(whole|isByte|added) == whole {
 		d.added = false
 		return append(dst, d.t.vocab.textOf(e)...)
 	}
@@ -192,8 +243,13 @@ func (d *Decoder) Append(dst []byte, id int32) []byte {
 	if r, _ := utf8.DecodeLastRune(d.held); r == utf8.RuneError { // also if held is empty
 		return dst
 	}
-	dst = appendLossy(dst, d.held)
-	d.held, d.run = d.held[:0], 0
+	n := len(d.held)
+	if d.t.decoding.stop > 0 {
+		n -= d.t.decoding.trailing(d.held)
+	}
+	dst = appendLossy(dst, d.held[:n])
+	d.held = d.held[:copy(d.held, d.held[n:])]
+	d.run = len(d.held)
 	return dst
 }
 
@@ -222,9 +278,13 @@ func (d *Decoder) push(id int32) {
 		return
 	}
 	d.endRun()
+	dec := &d.t.decoding
 	switch {
+	case dec.dedup || dec.byLast:
+		d.pushAlone(id, e)
 	case d.place == atStart:
-		d.held = append(d.held, strings.ReplaceAll(e.spelled, d.t.decoding.from, "")...)
+		first, _, _ := dec.text(e.spelled, decodePlace{first: true})
+		d.held = append(d.held, first...)
 	case d.opt.JoinSpecial && before && d.added:
 		d.held = append(d.held, e.spelled...)
 	default:
@@ -234,6 +294,23 @@ func (d *Decoder) push(id int32) {
 	d.settle()
 }
 
+// pushAlone appends the text of a token of BPEDecoder or CTC.
+func (d *Decoder) pushAlone(id int32, e entry) {
+	dec := &d.t.decoding
+	repeated := dec.dedup && d.last == id
+	if d.last = id; repeated {
+		return
+	}
+	text, _, _ := dec.text(e.spelled, decodePlace{})
+	if dec.byLast {
+		last, _, _ := dec.text(e.spelled, decodePlace{last: true})
+		n := commonPrefix(text, last)
+		d.held = append(d.held, d.tail...)
+		text, d.tail, d.ending = text[:n], text[n:], last[n:]
+	}
+	d.held = append(d.held, text...)
+}
+
 // endRun turns the bytes of a run of <0xNN> tokens into text.
 func (d *Decoder) endRun() {
 	run := d.held[d.run:]
@@ -241,18 +318,19 @@ func (d *Decoder) endRun() {
 		return
 	}
 	dec := &d.t.decoding
+	first := d.place == inFirstRun
 	if !utf8.Valid(run) {
 		n := len(run)
 		d.held = d.held[:d.run]
-		for range n {
-			d.held = append(d.held, "\uFFFD"...)
+		for i := range n { // each of them is a token to the decoders that follow
+			if unchanged(dec.after, "\uFFFD") {
+				d.held = append(d.held, "\uFFFD"...)
+			} else {
+				d.held = append(d.held, applySteps(dec.after, "\uFFFD", decodePlace{first: first && i == 0})...)
+			}
 		}
-	} else if dec.inRuns && dec.from != "" && bytes.Contains(run, []byte(dec.from)) {
-		to := dec.to
-		if d.place == inFirstRun {
-			to = ""
-		}
-		d.held = append(d.held[:d.run], bytes.ReplaceAll(run, []byte(dec.from), []byte(to))...)
+	} else if !unchanged(dec.after, run) {
+		d.held = append(d.held[:d.run], applySteps(dec.after, string(run), decodePlace{first: first})...)
 	}
 	d.broken = false
 	d.settle()
@@ -260,11 +338,14 @@ func (d *Decoder) endRun() {
 
 // settle ends what was added at d.run as text.
 func (d *Decoder) settle() {
-	if d.strip && len(d.held) > d.run {
-		d.strip = false
-		if s := d.t.decoding.strip; bytes.HasPrefix(d.held[d.run:], []byte(s)) {
-			d.held = append(d.held[:d.run], d.held[d.run+len(s):]...)
+	strip := []byte(d.t.decoding.strip)
+	for d.strip > 0 && len(d.held) > d.run {
+		if d.strip--; !bytes.HasPrefix(d.held[d.run:], strip) {
+			d.strip = 0
+			break
 		}
+		d.held = append(d.held[:d.run], d.held[d.run+len(strip):]...)
 	}
 	d.run = len(d.held)
+	d.setQuick()
 }

@@ -1,9 +1,9 @@
 // Package tokenizer turns text into token ids and back, exactly as Hugging Face's
-// tokenizers library does with the same tokenizer.json. It reads no files and knows
-// nothing of chats or models.
+// tokenizers library does with the same tokenizer.json. It reads no files but those of a file
+// system that it is given, and knows nothing of chats or models.
 //
-// [Load] parses a tokenizer.json, and [FromGGUF] takes the vocabulary of a GGUF file.
-// [Tokenizer.Encode] gives the ids of a text and
+// [Open] takes what a model's folder has, [Load] parses a tokenizer.json, and [FromGGUF] takes
+// the vocabulary of a GGUF file. [Tokenizer.Encode] gives the ids of a text and
 // [Tokenizer.Decode] the text of ids. A [Decoder] decodes the output of a model token
 // by token. Many goroutines may use one Tokenizer; a Decoder belongs to one goroutine.
 //
@@ -12,11 +12,12 @@
 //	text                                           Encode
 //	 │  invalid UTF-8 becomes U+FFFD               toValid
 //	 │  added tokens, as they are written          addedScan over rawAdded
-//	 │  NFC, Prepend, Replace                      normalizers
+//	 │  NFC, Prepend, Replace, ...                 normalizers
 //	 │  added tokens, as normalized text           addedScan over normAdded
 //	 │  Split, Digits, ByteLevel, Metaspace        stages: the pre-tokenizers
 //	 ▼
 //	words ── cache ── symbols ── merges by rank    word, piece, merge
+//	               or Unigram, WordPiece           wordModel
 //	 │
 //	 ▼  BOS, EOS around them                       prefix, suffix
 //	ids
@@ -92,28 +93,39 @@
 // In a tokenizer.json:
 //
 //   - model: BPE with vocab and merges (both spellings), byte_fallback, unk_token,
-//     fuse_unk, ignore_merges
+//     fuse_unk, ignore_merges; Unigram with byte_fallback; WordPiece; WordLevel
 //   - added tokens: all flags
-//   - normalizer: NFC, Prepend, Replace of a string, Sequence
+//   - normalizer: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace
+//     (string or regular expression), Nmt, Precompiled, BertNormalizer, ByteLevel (the last
+//     one, without a pre-tokenizer), Sequence
 //   - pre-tokenizer: Split (string or regular expression, all behaviors, invert),
-//     Digits, ByteLevel (the last one), Metaspace, Sequence
-//   - post-processor: TemplateProcessing (the single template), ByteLevel, Sequence
-//   - decoder: ByteLevel; or Replace or Metaspace, ByteFallback, Fuse, Strip at
-//     the start; Sequence
+//     Digits, Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit, FixedLength,
+//     UnicodeScripts, BertPreTokenizer, ByteLevel (the last one), Metaspace, Sequence
+//   - post-processor: TemplateProcessing (the single template), BertProcessing,
+//     RobertaProcessing, ByteLevel, Sequence
+//   - decoder: ByteLevel, BPEDecoder or CTC, alone; or Replace, Metaspace, Strip and WordPiece
+//     of single tokens, ByteFallback, Fuse, Strip of the whole text; Sequence; or none
 //
-// Everything else is an error from Load that names it: among others the models
-// Unigram, WordPiece and WordLevel, BPE dropout and subword affixes, the
-// normalizers Precompiled, Lowercase and Strip, and regular expressions outside
-// the part that compileRegex describes. The members truncation and padding are
-// not read.
+// Everything else is an error from Load that names it: among others BPE dropout and subword
+// affixes, and regular expressions outside the part that compileRegex describes. The members truncation and padding are not read.
 //
-// In a GGUF file: the models gpt2 with the names of pre-tokenizers in gguf_words.go, llama and
-// gemma4. Two neighbours of a llama vocabulary are merged if together they are a piece; all
+// Tables of Unicode are Go's and golang.org/x/text's. Those of Hugging Face's library are of
+// older versions, so that a few hundred rare characters that are newer than Unicode 9 may be
+// taken for another kind there.
+//
+// In other files: SentencePiece models of both kinds without unused pieces in BPE and without
+// rules of denormalization; ranks of tiktoken; see [Open]. A SentencePiece model encodes as
+// sentencepiece does, except that control pieces and added tokens are found in the text; it
+// decodes as transformers does.
+//
+// In a GGUF file: the models gpt2 with the names of pre-tokenizers in gguf_words.go, llama,
+// gemma4, t5 and bert. Two neighbours of a llama vocabulary are merged if together they are a piece; all
 // merges that make pieces of the same score have the same rank (scored.go).
 //
 // # Tests
 //
 // Golden data come from Hugging Face's library (testdata/README.md): ids and texts of a
-// thousand samples under eleven pipelines. Those for GGUF files come from llama.cpp. reference_test.go has a simple
-// implementation of everything, which random texts and fuzzing are compared with.
+// thousand samples under eleven pipelines, and what each component does with texts that are
+// made to be difficult. Those for GGUF files come from llama.cpp. reference_test.go has a
+// simple implementation of BPE, which random texts and fuzzing are compared with.
 package tokenizer

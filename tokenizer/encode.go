@@ -14,6 +14,8 @@ type worker struct {
 	ids   []int32
 	ranks []uint32
 	long  longMerge
+	nodes []viterbiNode // of a Unigram model
+	path  []int32
 	allow allowance
 }
 
@@ -158,6 +160,9 @@ func (w *worker) word(s string) {
 		w.out = append(w.out, t.bytes[s[0]])
 	case t.byteLevel:
 		w.piece(s)
+	case t.userWords != nil && w.userWord(s):
+	case t.model != nil:
+		w.piece(s)
 	default:
 		if t.ignoreMerges {
 			if id, ok := t.vocab.ids[s]; ok {
@@ -167,6 +172,15 @@ func (w *worker) word(s string) {
 		}
 		w.cut(s)
 	}
+}
+
+// userWord encodes a word that is always a token.
+func (w *worker) userWord(s string) bool {
+	id, ok := w.t.userWords[s]
+	if ok {
+		w.out = append(w.out, id)
+	}
+	return ok
 }
 
 // cut encodes a pre-token of a vocabulary of characters. Such a vocabulary may have no
@@ -205,8 +219,20 @@ func (w *worker) piece(s string) {
 	}
 }
 
-// merge encodes a piece by merging its symbols.
+// merge encodes a piece by merging its symbols, or as the model says.
 func (w *worker) merge(s string) {
+	t := w.t
+	if t.model != nil {
+		t.model.encode(w, s)
+		return
+	}
+	before := len(w.out)
+	if w.mergeSymbols(s); len(t.chars.lacking) > 0 {
+		w.out = t.chars.restore(w.out, before)
+	}
+}
+
+func (w *worker) mergeSymbols(s string) {
 	t := w.t
 	if t.byteLevel && t.ignoreMerges {
 		if id, ok := t.vocab.ids[s]; ok {

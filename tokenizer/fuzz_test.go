@@ -23,6 +23,9 @@ func FuzzLoad(f *testing.F) {
 	} {
 		f.Add(marshal(f, file))
 	}
+	for _, w := range pipelines(f).Files {
+		f.Add([]byte(w.File))
+	}
 	for _, s := range readEdges().Splits {
 		f.Add([]byte(`{"model":{"vocab":{"u":0,"a":1},"merges":[],"unk_token":"u"},"decoder":{"type":"Fuse"},"pre_tokenizer":` + string(s.Pre) + `}`))
 	}

@@ -32,14 +32,15 @@ type GGUF struct {
 }
 
 // FromGGUF makes the tokenizer that is embedded in a GGUF file, and tells which tokens are
-// special. The kinds of vocabularies are gpt2 (byte-level BPE), gemma4 (BPE of characters) and
-// llama (SentencePiece BPE with scores). The words of a byte-level vocabulary are cut as the
+// special. The kinds of vocabularies are gpt2 (byte-level BPE), gemma4 (BPE of characters),
+// llama (SentencePiece BPE with scores), t5 (SentencePiece Unigram) and bert (WordPiece). The words of a byte-level vocabulary are cut as the
 // name in tokenizer.ggml.pre says.
 //
 // Texts become the same ids as in llama.cpp, with these differences: words are cut by the
 // regular expression that was published with the model, where llama.cpp has a simpler one; of
-// special tokens that overlap in a text the leftmost is found, not the longest; and with
-// addSpecial a text that begins with the BOS token gets no second one.
+// special tokens that overlap in a text the leftmost is found, not the longest; with addSpecial
+// a text that begins with the BOS token gets no second one; and a word of more than 100
+// characters is unknown to a model of kind bert, as it was in training.
 //
 // If the file asks for something that the package does not do exactly, the error wraps
 // ErrUnsupported; if it contradicts itself, ErrInvalid. Both name the key.
@@ -60,11 +61,12 @@ func FromGGUF(meta Metadata) (*Tokenizer, *GGUF, error) {
 	return t, g.info, nil
 }
 
-// The types of tokens, of tokenizer.ggml.token_type. 1 is a normal token and 5 an unused one.
+// The types of tokens, of tokenizer.ggml.token_type. 1 is a normal token.
 const (
 	ggufUnknown = 2
 	ggufControl = 3
 	ggufUser    = 4
+	ggufUnused  = 5
 	ggufByte    = 6
 )
 
@@ -151,8 +153,12 @@ func (g *ggufFile) readModel() error {
 		return g.byteBPE(pre)
 	case "llama":
 		return g.scored()
+	case "t5":
+		return g.unigram()
+	case "bert":
+		return g.wordPiece()
 	}
-	return fmt.Errorf("%w: tokenizer.ggml.model %q; gpt2, llama and gemma4 are", ErrUnsupported, kind)
+	return fmt.Errorf("%w: tokenizer.ggml.model %q; gpt2, llama, gemma4, t5 and bert are", ErrUnsupported, kind)
 }
 
 func sequence(kind string, list ...component) *component {
@@ -203,31 +209,126 @@ func (g *ggufFile) newlineBPE() error {
 	return g.readMerges()
 }
 
-// scored is model llama.
-func (g *ggufFile) scored() error {
-	f := &g.file
+// readScores reads the score of each token.
+func (g *ggufFile) readScores() ([]float32, error) {
 	scores, ok := g.meta.Floats("tokenizer.ggml.scores")
-	if !ok || len(scores) < len(f.vocab) {
-		return missing("scores", "a list of a number for each token")
-	}
-	f.scores = scores[:len(f.vocab)]
-	for i, s := range f.scores {
-		if s != s {
-			return fmt.Errorf("%w: the score of token %d in tokenizer.ggml.scores is not a number", ErrInvalid, i)
+	if !ok {
+		var whole []int32
+		whole, ok = g.meta.Ints("tokenizer.ggml.scores")
+		for _, v := range whole {
+			scores = append(scores, float32(v))
 		}
+	}
+	if !ok || len(scores) < len(g.file.vocab) {
+		return nil, missing("scores", "a list of a number for each token")
+	}
+	for i, s := range scores[:len(g.file.vocab)] {
+		if s != s {
+			return nil, fmt.Errorf("%w: the score of token %d in tokenizer.ggml.scores is not a number", ErrInvalid, i)
+		}
+	}
+	return scores[:len(g.file.vocab)], nil
+}
+
+// scored is model llama.
+func (g *ggufFile) scored() (err error) {
+	f := &g.file
+	if f.scores, err = g.readScores(); err != nil {
+		return err
 	}
 	prefix, ok := g.meta.Bool("tokenizer.ggml.add_space_prefix")
 	prefix = prefix || !ok
 	decoders := []component{replaceText("▁", " "), {Type: "ByteFallback"}, {Type: "Fuse"}}
 	f.Normalizer = sequence("normalizers", replaceText(" ", "▁"))
 	if prefix {
-		f.Normalizer = sequence("normalizers", component{Type: "Prepend", Prepend: "▁"}, replaceText(" ", "▁"))
-		decoders = append(decoders, component{Type: "Strip", Content: " ", Start: 1})
+		f.Normalizer = sequence("normalizers", component{Type: "Prepend", normalizerOptions: normalizerOptions{Prepend: "▁"}}, replaceText(" ", "▁"))
+		decoders = append(decoders, stripSpace)
 	}
 	f.Decoder = sequence("decoders", decoders...)
 	f.Model.ByteFallback, f.Model.FuseUnk = g.hasBytes(), true
 	g.info.AddBOS = true
 	g.info.BOS, g.info.EOS, g.info.UNK = g.inRange(1), g.inRange(2), g.inRange(0)
+	return nil
+}
+
+// stripSpace takes away the space that a text begins with.
+var stripSpace = component{Type: "Strip", Content: " ", decoderOptions: decoderOptions{Start: 1}}
+
+// unigram is model t5.
+func (g *ggufFile) unigram() error {
+	f := &g.file
+	scores, err := g.readScores()
+	if err != nil {
+		return err
+	}
+	f.Model.Type = "Unigram"
+	f.pieceScores, f.kinds = make([]float64, len(scores)), make([]pieceKind, len(scores))
+	for i, s := range scores {
+		switch f.pieceScores[i] = float64(s); g.typeOf(int32(i)) {
+		case ggufUser:
+			f.pieceScores[i], f.kinds[i] = 0, userPiece
+		case ggufUnused:
+			f.kinds[i] = userPiece
+		case ggufUnknown, ggufControl, ggufByte:
+			f.kinds[i] = hiddenPiece
+		}
+	}
+	blob, err := g.charsmap()
+	if err != nil {
+		return err
+	}
+	m, err := parseCharsmap(blob)
+	if err != nil {
+		return err
+	}
+	prefix, _ := g.meta.Bool("tokenizer.ggml.add_space_prefix")
+	merge, _ := g.meta.Bool("tokenizer.ggml.remove_extra_whitespaces")
+	f.normalize = &pieceNormalizer{charsmap: m, prefix: prefix, merge: merge, escape: true}
+	f.Decoder = sequence("decoders", replaceText("▁", " "), component{Type: "Fuse"})
+	if prefix {
+		f.Decoder = sequence("decoders", replaceText("▁", " "), component{Type: "Fuse"}, stripSpace)
+	}
+	g.info.AddEOS = true
+	g.info.EOS, g.info.UNK, g.info.PAD = g.inRange(1), g.inRange(2), g.inRange(0)
+	return nil
+}
+
+// charsmap returns the map of characters, or nil.
+func (g *ggufFile) charsmap() ([]byte, error) {
+	values, ok := g.meta.Ints("tokenizer.ggml.precompiled_charsmap")
+	if !ok {
+		return nil, nil
+	}
+	blob := make([]byte, len(values))
+	for i, v := range values {
+		if v < -128 || v > 255 {
+			return nil, fmt.Errorf("%w: tokenizer.ggml.precompiled_charsmap is not bytes", ErrInvalid)
+		}
+		blob[i] = byte(v)
+	}
+	return blob, nil
+}
+
+// wordPiece is model bert. Its pieces that begin a word have a mark in front, where those of
+// other files have ## in front of pieces that do not.
+func (g *ggufFile) wordPiece() error {
+	f, none, longest := &g.file, "", 100
+	lower, ok := g.meta.Bool("tokenizer.ggml.normalizer.lowercase")
+	lower = lower || !ok
+	accents, ok := g.meta.Bool("tokenizer.ggml.normalizer.strip_accents")
+	if !ok {
+		accents = lower
+	}
+	f.Model.Type, f.Model.Prefix, f.Model.MaxWord = "WordPiece", &none, &longest
+	f.Normalizer = &component{Type: "BertNormalizer", normalizerOptions: normalizerOptions{Lowercase: &lower, StripAccents: &accents}}
+	f.PreTokenizer, f.wordMark = &component{Type: "BertPreTokenizer"}, "▁"
+	f.Decoder = sequence("decoders", replaceText("▁", " "), component{Type: "Fuse"}, stripSpace)
+	i := g.info
+	i.BOS, i.UNK, i.SEP, i.PAD = g.inRange(101), g.inRange(100), g.inRange(102), g.inRange(0)
+	if id, ok := g.meta.Int("tokenizer.ggml.cls_token_id"); ok {
+		i.BOS = g.inRange(id)
+	}
+	i.AddBOS, i.AddSEP = true, true
 	return nil
 }
 
@@ -356,6 +457,8 @@ func (g *ggufFile) addTokens() {
 	if g.info.UNK >= 0 {
 		name := string(g.spelled(g.info.UNK))
 		f.Model.UnkToken = &name
+		id := int(g.info.UNK)
+		f.Model.UnkID = &id
 	}
 	for _, item := range f.vocab {
 		kind := g.typeOf(item.id)
@@ -375,7 +478,10 @@ func (g *ggufFile) surround(t *Tokenizer) {
 	if i.AddBOS {
 		t.prefix, t.prefixOnce = append(t.prefix, i.BOS), true
 	}
-	if i.AddEOS {
+	if i.AddEOS && i.EOS >= 0 {
 		t.suffix = append(t.suffix, i.EOS)
+	}
+	if g.file.Model.Type == "WordPiece" && i.AddSEP {
+		t.suffix = append(t.suffix, i.SEP)
 	}
 }

@@ -20,7 +20,9 @@ type file struct {
 		Type         string   `json:"type"`
 		Dropout      *float64 `json:"dropout"`
 		UnkToken     *string  `json:"unk_token"`
-		Prefix       string   `json:"continuing_subword_prefix"`
+		UnkID        *int     `json:"unk_id"`                   // Unigram
+		MaxWord      *int     `json:"max_input_chars_per_word"` // WordPiece
+		Prefix       *string  `json:"continuing_subword_prefix"`
 		Suffix       string   `json:"end_of_word_suffix"`
 		FuseUnk      bool     `json:"fuse_unk"`
 		ByteFallback bool     `json:"byte_fallback"`
@@ -31,7 +33,33 @@ type file struct {
 	vocab  []vocabItem // in the order of the file
 	spell  []byte      // the spelling of all items, one after the other
 	merges mergeList   // nil if there are none
-	scores []float32   // in the place of merges: of the items of vocab
+	// Of the items of vocab:
+	scores      []float32   // in the place of merges
+	pieceScores []float64   // of a Unigram model
+	kinds       []pieceKind // of such a model; nil: all are normal
+
+	normalize  *pieceNormalizer // before those of Normalizer; nil: none
+	wordMark   string           // goes in front of each word
+	user       []int32          // user-defined pieces
+	userPieces *userPieces      // the same, to search for; nil: none
+	anyIDs     bool             // added tokens may have any ids
+}
+
+// pieceKind says what a piece of a Unigram model is for.
+type pieceKind uint8
+
+const (
+	normalPiece pieceKind = iota
+	hiddenPiece           // no text becomes it, and its score does not count
+	userPiece             // a text becomes it, but its score does not count
+)
+
+// kind returns the kind of the i-th item of the vocabulary.
+func (f *file) kind(i int) pieceKind {
+	if f.kinds == nil {
+		return normalPiece
+	}
+	return f.kinds[i]
 }
 
 // mergeList calls a function for all merges of a file, in their order, with the two tokens as
@@ -54,18 +82,54 @@ type component struct {
 	Pattern          pattern                  `json:"pattern"`
 	Behavior         string                   `json:"behavior"`
 	Invert           bool                     `json:"invert"`
-	Prepend          string                   `json:"prepend"`
 	Content          string                   `json:"content"`
-	Start            int                      `json:"start"`
-	Stop             int                      `json:"stop"`
 	Replacement      string                   `json:"replacement"`
 	PrependScheme    string                   `json:"prepend_scheme"`
 	AddPrefixSpace   *bool                    `json:"add_prefix_space"`
 	Split            *bool                    `json:"split"`
 	UseRegex         *bool                    `json:"use_regex"`
 	IndividualDigits bool                     `json:"individual_digits"`
+	Delimiter        string                   `json:"delimiter"` // CharDelimiterSplit
+	Length           *int                     `json:"length"`    // FixedLength
 	Single           []templatePiece          `json:"single"`
 	SpecialTokens    map[string]templateToken `json:"special_tokens"`
+	Sep              []jsontext.RawMessage    `json:"sep"` // BertProcessing, RobertaProcessing
+	Cls              []jsontext.RawMessage    `json:"cls"`
+
+	normalizerOptions
+	decoderOptions
+}
+
+// normalizerOptions are the options of normalizers.
+type normalizerOptions struct {
+	Prepend       string `json:"prepend"`
+	Charsmap      string `json:"precompiled_charsmap"` // Precompiled, in base64
+	StripLeft     *bool  `json:"strip_left"`           // Strip
+	StripRight    *bool  `json:"strip_right"`
+	CleanText     *bool  `json:"clean_text"` // BertNormalizer
+	HandleChinese *bool  `json:"handle_chinese_chars"`
+	StripAccents  *bool  `json:"strip_accents"`
+	Lowercase     *bool  `json:"lowercase"`
+}
+
+// decoderOptions are the options of decoders.
+type decoderOptions struct {
+	Start         int     `json:"start"` // Strip
+	Stop          int     `json:"stop"`
+	Prefix        *string `json:"prefix"` // WordPiece
+	Cleanup       *bool   `json:"cleanup"`
+	Suffix        *string `json:"suffix"`    // BPEDecoder
+	PadToken      *string `json:"pad_token"` // CTC
+	WordDelimiter *string `json:"word_delimiter_token"`
+}
+
+func orTrue(v *bool) bool { return v == nil || *v }
+
+func orText(v *string, other string) string {
+	if v == nil {
+		return other
+	}
+	return *v
 }
 
 type pattern struct {
@@ -108,7 +172,7 @@ func build(f *file) (*Tokenizer, error) {
 	t := &Tokenizer{cache: newWordCache()}
 	for _, step := range []func(*file) error{
 		t.loadModelOptions, t.loadNormalizers, t.loadPreTokenizers, t.loadDecoder,
-		t.loadVocabulary, t.loadSymbols, t.loadMerges, t.loadAddedTokens, t.loadPostProcessor,
+		t.loadVocabulary, t.loadModel, t.loadAddedTokens, t.loadPostProcessor,
 	} {
 		if err := step(f); err != nil {
 			return nil, err
@@ -196,8 +260,8 @@ func (r *fileReader) modelMember() bool {
 	}
 	switch name.Text() {
 	case "vocab":
-		if r.Next() != '{' {
-			return r.Value() // other models have a list
+		if r.Next() == '[' {
+			return r.readPieces()
 		}
 		return r.readVocab()
 	case "merges":
@@ -245,6 +309,50 @@ func (r *fileReader) readVocab() bool {
 	})
 }
 
+// readPieces reads the vocabulary of a Unigram model, a list of pieces with their scores.
+func (r *fileReader) readPieces() bool {
+	if r.vocab != nil {
+		return r.take(errors.New("two vocabularies"))
+	}
+	r.vocab, r.pieceScores = []vocabItem{}, []float64{}
+	return r.Array(func(n int) bool {
+		value, ok := r.Raw()
+		if !ok {
+			return false
+		}
+		if n >= maxIDs {
+			return r.Fail(fmt.Errorf("%w: a token id of %d or more", ErrUnsupported, maxIDs))
+		}
+		return r.take(r.piece(value, n))
+	})
+}
+
+func (r *fileReader) piece(value jsontext.Value, n int) (err error) {
+	item := vocabItem{start: uint32(len(r.spell)), id: int32(n)}
+	score, parts := 0.0, 0
+	for i, part := range value.Elements() {
+		switch {
+		case i == 0 && part.Kind() == jsontext.String:
+			if r.spell, err = appendSpelled(r.spell, part); err != nil {
+				return err
+			}
+		case i == 1 && part.Kind() == jsontext.Number:
+			if score, err = jsontext.ParseFloat(string(part)); err != nil {
+				return fmt.Errorf("the score of piece %d of the vocab: %w", n, err)
+			}
+		default:
+			parts = -1
+		}
+		parts++
+	}
+	if parts != 2 {
+		return fmt.Errorf("the piece %d of the vocab, %.200s, is not a text and a score", n, value)
+	}
+	item.end = uint32(len(r.spell))
+	r.vocab, r.pieceScores = append(r.vocab, item), append(r.pieceScores, score)
+	return nil
+}
+
 // appendSpelled appends the text of a JSON string.
 func appendSpelled(dst []byte, v jsontext.Value) ([]byte, error) {
 	dst, paired := v.AppendText(dst)
@@ -268,23 +376,62 @@ func parseID(v jsontext.Value) (int32, error) {
 	return int32(id), nil
 }
 
-// loadModelOptions checks the kind of the model, and that it has a vocabulary and merges.
+// loadModelOptions checks the kind of the model, and that it has what it needs.
 func (t *Tokenizer) loadModelOptions(f *file) error {
 	m := &f.Model
+	if m.Type == "" { // older files do not say it
+		m.Type = "BPE"
+		if f.merges == nil && f.pieceScores != nil {
+			m.Type = "Unigram"
+		}
+	}
 	switch {
 	case f.Version != "" && f.Version != "1.0":
 		return fmt.Errorf("%w: tokenizer.json version %q", ErrUnsupported, f.Version)
-	case m.Type != "" && m.Type != "BPE":
-		return fmt.Errorf("%w: model %q; only BPE is", ErrUnsupported, m.Type)
-	case f.vocab == nil || f.merges == nil && f.scores == nil:
+	case f.vocab == nil:
+		return fmt.Errorf("%w: the model has no vocab", ErrInvalid)
+	case (m.Type == "Unigram") != (f.pieceScores != nil):
+		return fmt.Errorf("%w: the vocab of model %q is of the wrong kind", ErrInvalid, m.Type)
+	}
+	switch m.Type {
+	case "BPE":
+		t.ignoreMerges = m.IgnoreMerges
+		return f.checkBPE()
+	case "Unigram", "WordPiece", "WordLevel":
+		return nil
+	}
+	return fmt.Errorf("%w: model %q; BPE, Unigram, WordPiece and WordLevel are", ErrUnsupported, m.Type)
+}
+
+func (f *file) checkBPE() error {
+	m := &f.Model
+	switch {
+	case f.merges == nil && f.scores == nil:
 		return fmt.Errorf("%w: the model has no vocab and merges", ErrInvalid)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return fmt.Errorf("%w: BPE dropout", ErrUnsupported)
-	case m.Prefix != "":
+	case m.Prefix != nil && *m.Prefix != "":
 		return fmt.Errorf("%w: BPE continuing_subword_prefix", ErrUnsupported)
 	case m.Suffix != "":
 		return fmt.Errorf("%w: BPE end_of_word_suffix", ErrUnsupported)
 	}
-	t.ignoreMerges = m.IgnoreMerges
 	return nil
+}
+
+// loadModel makes the model of the vocabulary.
+func (t *Tokenizer) loadModel(f *file) error {
+	m := &f.Model
+	if t.byteLevel && m.Type != "BPE" {
+		return fmt.Errorf("%w: the pre-tokenizer ByteLevel with model %q", ErrUnsupported, m.Type)
+	}
+	switch m.Type {
+	case "Unigram":
+		return t.loadUnigram(f)
+	case "WordPiece", "WordLevel":
+		return t.loadWords(f)
+	}
+	if err := t.loadSymbols(f); err != nil {
+		return err
+	}
+	return t.loadMerges(f)
 }

@@ -1,8 +1,11 @@
 package tokenizer
 
 import (
+	"cmp"
 	"fmt"
 	"unicode/utf8"
+
+	"weir/internal/jsontext"
 )
 
 func unsupported(kind string, c *component, format string, args ...any) error {
@@ -28,38 +31,34 @@ func flatten(dst []component, c *component, children func(*component) []componen
 	return dst
 }
 
-func (t *Tokenizer) loadNormalizers(f *file) error {
-	for _, c := range flatten(nil, f.Normalizer, func(c *component) []component { return c.Normalizers }) {
-		switch c.Type {
-		case "NFC":
-			t.normalizers = append(t.normalizers, nfc)
-		case "Prepend":
-			t.normalizers = append(t.normalizers, prepend(c.Prepend))
-		case "Replace":
-			if c.Pattern.String == nil || *c.Pattern.String == "" {
-				return unsupported("normalizer", &c, "a pattern that is not a string")
-			}
-			t.normalizers = append(t.normalizers, replace(*c.Pattern.String, c.Content))
-		default:
-			return unsupported("normalizer", &c, "")
-		}
-	}
-	return nil
-}
-
 func (t *Tokenizer) loadPreTokenizers(f *file) error {
 	for _, c := range flatten(nil, f.PreTokenizer, func(c *component) []component { return c.PreTokenizers }) {
 		if t.byteLevel {
 			return unsupported("pre-tokenizer", &c, "ByteLevel has to be the last one")
 		}
 		t.byteLevel = c.Type == "ByteLevel"
+		if c.Type == "BertPreTokenizer" {
+			t.stages = append(t.stages, stage{split: &splitter{spaces, removed, false}}, stage{split: &splitter{punctuation, isolated, false}})
+			t.shrinks = true
+			continue
+		}
 		st, err := c.stage()
 		if err != nil {
 			return err
 		}
+		if st.split != nil && st.split.behaviour == removed {
+			t.shrinks = true
+		}
 		if st.rewrite != nil || st.split != nil {
 			t.stages = append(t.stages, st)
 		}
+	}
+	if f.userPieces != nil {
+		t.userWords = f.userPieces.ids
+		t.stages = append(t.stages, stage{split: &splitter{matcher: f.userPieces}})
+	}
+	if mark := f.wordMark; mark != "" {
+		t.stages = append(t.stages, stage{rewrite: func(s string, _ bool) string { return mark + s }})
 	}
 	return nil
 }
@@ -99,9 +98,42 @@ func (c *component) stage() (st stage, err error) {
 			st.split = &splitter{matcher: literal(meta.mark), behaviour: mergedWithNext}
 		}
 	default:
-		return st, unsupported("pre-tokenizer", c, "")
+		st.split, err = c.splitter()
 	}
-	return st, nil
+	return st, err
+}
+
+// splitter returns the splitter that a pre-tokenizer without a pattern stands for.
+func (c *component) splitter() (*splitter, error) {
+	switch c.Type {
+	case "Whitespace":
+		return &splitter{wordRuns{}, removed, true}, nil
+	case "WhitespaceSplit":
+		return &splitter{spaces, removed, false}, nil
+	case "Punctuation":
+		b, ok := behaviours[cmp.Or(c.Behavior, "Isolated")]
+		if !ok {
+			return nil, unsupported("pre-tokenizer", c, "behavior %q", c.Behavior)
+		}
+		return &splitter{punctuation, b, false}, nil
+	case "CharDelimiterSplit":
+		if utf8.RuneCountInString(c.Delimiter) != 1 {
+			return nil, unsupported("pre-tokenizer", c, "delimiter %q", c.Delimiter)
+		}
+		return &splitter{literal(c.Delimiter), removed, false}, nil
+	case "FixedLength":
+		length := 5
+		if c.Length != nil {
+			length = *c.Length
+		}
+		if length < 1 {
+			return nil, unsupported("pre-tokenizer", c, "length %d", length)
+		}
+		return &splitter{matcher: fixedLength(length)}, nil
+	case "UnicodeScripts":
+		return &splitter{scriptRuns{}, removed, true}, nil
+	}
+	return nil, unsupported("pre-tokenizer", c, "")
 }
 
 func splitPattern(c *component) (matcher, error) {
@@ -147,6 +179,13 @@ func (t *Tokenizer) loadPostProcessor(f *file) error {
 	for _, c := range flatten(nil, f.PostProcessor, func(c *component) []component { return c.Processors }) {
 		switch c.Type {
 		case "ByteLevel": // it trims offsets into the text, which Encode does not return
+		case "BertProcessing", "RobertaProcessing":
+			if templates++; templates > 1 {
+				return unsupported("post-processor", &c, "more than one")
+			}
+			if err := t.loadPair(&c); err != nil {
+				return err
+			}
 		case "TemplateProcessing":
 			if templates++; templates > 1 {
 				return unsupported("post-processor", &c, "more than one")
@@ -157,6 +196,28 @@ func (t *Tokenizer) loadPostProcessor(f *file) error {
 		default:
 			return unsupported("post-processor", &c, "")
 		}
+	}
+	return nil
+}
+
+// loadPair reads the two tokens that BERT puts around a text: ["[CLS]", 101] and ["[SEP]", 102].
+func (t *Tokenizer) loadPair(c *component) error {
+	for _, part := range []struct {
+		name  string
+		token []jsontext.RawMessage
+		to    *[]int32
+	}{{"cls", c.Cls, &t.prefix}, {"sep", c.Sep, &t.suffix}} {
+		var name string
+		id := int32(-1)
+		if len(part.token) == 2 {
+			if jsontext.Decode(part.token[0], &name) != nil || jsontext.Decode(part.token[1], &id) != nil {
+				id = -1
+			}
+		}
+		if t.vocab.at(id).flags&known == 0 {
+			return fmt.Errorf("%w: %s of the post-processor %q is not a token and its id", ErrInvalid, part.name, c.Type)
+		}
+		*part.to = append(*part.to, id)
 	}
 	return nil
 }
@@ -201,84 +262,4 @@ func (t *Tokenizer) templateToken(c *component, name string) ([]int32, error) {
 		}
 	}
 	return tok.IDs, nil
-}
-
-// loadDecoder brings the decoder chain into the form of decoding. Chains that cannot
-// be decoded token by token are refused.
-func (t *Tokenizer) loadDecoder(f *file) error {
-	list := flatten(nil, f.Decoder, func(c *component) []component { return c.Decoders })
-	chain := decoderChain{decoding: &t.decoding}
-	for i := range list {
-		if err := chain.add(&list[i]); err != nil {
-			return err
-		}
-	}
-	switch {
-	case len(list) == 0:
-		return fmt.Errorf("%w: a file without a decoder", ErrUnsupported)
-	case t.decoding.byteLevel != t.byteLevel:
-		return fmt.Errorf("%w: a ByteLevel pre-tokenizer or decoder without the other", ErrUnsupported)
-	}
-	return nil
-}
-
-// decoderChain collects the decoders of a file, one after the other.
-type decoderChain struct {
-	*decoding
-	length int
-	fused  bool // a Fuse has been added
-}
-
-func (d *decoderChain) add(c *component) error {
-	refuse := func(why string) error { return unsupported("decoder", c, "%s", why) }
-	if d.length++; d.byteLevel && c.Type != "Fuse" {
-		return refuse("after ByteLevel")
-	}
-	switch c.Type {
-	case "ByteLevel":
-		if d.length > 1 {
-			return refuse("not the only one")
-		}
-		d.byteLevel = true
-	case "ByteFallback":
-		if d.fused || d.fallback {
-			return refuse("twice or after Fuse")
-		}
-		d.fallback = true
-	case "Replace":
-		if c.Pattern.String == nil || *c.Pattern.String == "" {
-			return refuse("a pattern that is not a string")
-		}
-		if d.fused || d.from != "" {
-			return refuse("twice or after Fuse")
-		}
-		d.from, d.to, d.inRuns = *c.Pattern.String, c.Content, d.fallback
-	case "Metaspace":
-		m, err := c.metaspace("decoder")
-		if err != nil {
-			return err
-		}
-		if d.fused || d.from != "" {
-			return refuse("beside Replace or after Fuse")
-		}
-		d.from, d.to, d.inRuns, d.dropFirst = m.mark, " ", d.fallback, m.scheme != "never"
-	case "Fuse":
-		d.fused = true
-	case "Strip":
-		if !d.fused || d.strip != "" || !c.stripsOneAtStart() {
-			return refuse("other than of one character at the start of the whole text")
-		}
-		if c.Start == 1 {
-			d.strip = c.Content
-		}
-	default:
-		return unsupported("decoder", c, "")
-	}
-	return nil
-}
-
-// stripsOneAtStart reports whether a Strip takes away at most one character, and only
-// from the start.
-func (c *component) stripsOneAtStart() bool {
-	return 0 <= c.Start && c.Start <= 1 && c.Stop == 0 && utf8.RuneCountInString(c.Content) == 1
 }

@@ -34,7 +34,9 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 			return fmt.Errorf("%w: tokens %q and %q both have id %d", ErrInvalid, e.spelled, spell[it.start:it.end], it.id)
 		}
 		e.spelled, e.flags = spell[it.start:it.end], known
-		text = t.decoding.setText(e, text, e.spelled)
+		if text = t.decoding.setText(e, text, e.spelled); len(text) > 16*len(spell)+1<<20 {
+			return fmt.Errorf("%w: a decoder that makes texts of %d bytes out of %d", ErrUnsupported, len(text), len(spell))
+		}
 	}
 	v.text = string(text)
 	if err := t.indexVocabulary(f); err != nil {
@@ -158,15 +160,15 @@ func inUTF8(b int) bool { return b < 0xC0 || 0xC2 <= b && b <= 0xF4 }
 
 // loadMerges builds the merge table.
 func (t *Tokenizer) loadMerges(f *file) error {
-	if f.scores != nil {
-		return t.loadScoredMerges(f)
-	}
 	t.merges = &mergeTable{}
 	if t.byteLevel {
 		t.merges.bytes = new([1 << 16]uint32)
 		for i := range t.merges.bytes {
 			t.merges.bytes[i] = noRank
 		}
+	}
+	if f.scores != nil {
+		return t.loadScoredMerges(f)
 	}
 	if err := f.merges(t.addMerge); err != nil {
 		return err
@@ -325,7 +327,7 @@ func (t *Tokenizer) loadAddedTokens(f *file) error {
 			want = next
 			next++
 		}
-		if want != a.ID {
+		if want != a.ID && !f.anyIDs {
 			return fmt.Errorf("%w: added token %q has id %d, by its place it would be %d", ErrInvalid, a.Content, a.ID, want)
 		}
 		set := &t.rawAdded

@@ -136,7 +136,7 @@ func (digitGroups) match(s string, i int, _ *allowance) int {
 	group := 3
 	if !afterDigit(s, i) {
 		end, n := digitRun(s, i)
-		if r, w := utf8.DecodeRuneInString(s[end:]); w > 0 && unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.Pc, unicode.Other_Alphabetic) {
+		if r, w := utf8.DecodeRuneInString(s[end:]); w > 0 && isWordInPattern(r) {
 			return i
 		}
 		if n%3 != 0 {

@@ -101,7 +101,7 @@ func nfcParts(allow *allowance, s string, size int) string {
 	var b strings.Builder
 	kept := 0 // s[:kept] is in b
 	for i := 0; i < len(s); {
-		end := boundary(s, i+size)
+		end := boundary(norm.NFC, s, i+size)
 		part := s[i:end]
 		if !allow.work(len(part)) {
 			return s
@@ -111,7 +111,7 @@ func nfcParts(allow *allowance, s string, size int) string {
 			b.WriteString(s[kept:i])
 			if manyMarks(part[n:]) {
 				b.WriteString(part[:n])
-				b.WriteString(composeMarks(allow, part[n:]))
+				b.WriteString(composeMarks(allow, norm.NFC, part[n:]))
 			} else {
 				b.WriteString(norm.NFC.String(part))
 			}
@@ -128,9 +128,9 @@ func nfcParts(allow *allowance, s string, size int) string {
 
 // boundary returns the first index from i on at which a code point begins that is neither
 // composed nor put in another order with those before it.
-func boundary(s string, i int) int {
+func boundary(form norm.Form, s string, i int) int {
 	for ; i < len(s); i++ {
-		if utf8.RuneStart(s[i]) && norm.NFC.PropertiesString(s[i:]).BoundaryBefore() {
+		if utf8.RuneStart(s[i]) && form.PropertiesString(s[i:]).BoundaryBefore() {
 			return i
 		}
 	}
@@ -166,8 +166,13 @@ type composedChar struct {
 	ccc uint8
 }
 
-// composeMarks is the algorithm of UAX #15: decompose, order the marks, compose.
-func composeMarks(allow *allowance, s string) string {
+// composeMarks is the algorithm of UAX #15: decompose, order the marks, and compose if the form
+// is NFC or NFKC.
+func composeMarks(allow *allowance, form norm.Form, s string) string {
+	decompose := norm.NFD
+	if form == norm.NFKC || form == norm.NFKD {
+		decompose = norm.NFKD
+	}
 	chars := make([]composedChar, 0, len(s)/2)
 	add := func(s string) {
 		for i, r := range s {
@@ -178,8 +183,9 @@ func composeMarks(allow *allowance, s string) string {
 		if !allow.work(16) {
 			return s
 		}
-		// Hangul syllables have no listed decomposition: they are composed already.
-		if d := norm.NFD.PropertiesString(s[i:]).Decomposition(); d != nil {
+		// Hangul syllables have no listed decomposition: they are composed already, or
+		// decomposed below.
+		if d := decompose.PropertiesString(s[i:]).Decomposition(); d != nil {
 			add(string(d))
 		} else {
 			add(string(r))
@@ -195,6 +201,12 @@ func composeMarks(allow *allowance, s string) string {
 	}
 	var b strings.Builder
 	b.Grow(len(s))
+	if form == norm.NFD || form == norm.NFKD {
+		for _, c := range chars {
+			b.WriteString(norm.NFD.String(string(c.r))) // of Hangul
+		}
+		return b.String()
+	}
 	for _, c := range composeChars(chars) {
 		b.WriteRune(c.r)
 	}

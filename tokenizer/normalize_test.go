@@ -15,7 +15,7 @@ func TestComposeMarksMatchesNFC(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	check := func(s string) {
 		t.Helper()
-		if got, want := composeMarks(nil, s), norm.NFC.String(s); got != want {
+		if got, want := composeMarks(nil, norm.NFC, s), norm.NFC.String(s); got != want {
 			t.Fatalf("%+q\n got %+q\nwant %+q", s, got, want)
 		}
 	}

@@ -43,6 +43,7 @@ const (
 	opSplit         // go on at x, later at y
 	opJump          // go on at x
 	opLook          // the code up to x, which ends in opAccept, must match (or not: neg)
+	opAnchor        // class is an anchor, which must hold
 )
 
 type inst struct {
@@ -132,6 +133,9 @@ func (re *regex) run(pc int32, s string, i int, allow *allowance) int {
 		case opSplit:
 			stack = append(stack, frame{in.y, i, i})
 			pc = in.x
+		case opAnchor:
+			ok = anchor(in.class).holds(s, i)
+			pc++
 		case opLook:
 			if ok = (re.run(pc+1, s, i, allow) >= 0) != in.neg; ok {
 				pc = in.x

@@ -82,7 +82,7 @@ func (p *parser) escape(set *charSet) (rune, error) {
 	case 'd', 'D':
 		return table(r == 'D', unicode.Nd)
 	case 'w', 'W':
-		return table(r == 'W', unicode.L, unicode.M, unicode.N, unicode.Pc, unicode.Other_Alphabetic)
+		return table(r == 'W', wordTables...)
 	case 'p', 'P':
 		t, neg, err := p.property()
 		if err != nil {

@@ -16,9 +16,10 @@ const (
 )
 
 // compileRegex compiles classes (also nested, with && and \p{..}), alternation, groups,
-// (?i:..), look-ahead, greedy quantifiers, and possessive ones on a single class. It
-// refuses what no pre-tokenizer needs: lazy quantifiers, counted possessive ones, atomic
-// groups, anchors, look-behind, back-references, and patterns that may match nothing.
+// (?i:..), look-ahead, the anchors ^, $, \A, \z, \b and \B, greedy quantifiers, and possessive
+// ones on a single class. It refuses what no pre-tokenizer needs: lazy quantifiers, counted
+// possessive ones, atomic groups, look-behind, back-references, and patterns that may match
+// nothing.
 func compileRegex(pattern string) (*regex, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("longer than %d bytes", maxPattern)
@@ -103,6 +104,8 @@ func (c *compiler) emit(s *syntax) error {
 		}
 	case synRepeat:
 		return c.emitRepeat(s)
+	case synAnchor:
+		c.add(inst{op: opAnchor, class: uint8(s.anchor)})
 	case synLook:
 		look := c.add(inst{op: opLook, neg: s.neg})
 		if err := c.emit(&s.sub[0]); err != nil {

@@ -16,6 +16,7 @@ type syntax struct {
 	min, max int32
 	atomic   bool // repeat of a set: possessive
 	neg      bool
+	anchor   anchor
 }
 
 type syntaxKind uint8
@@ -26,6 +27,7 @@ const (
 	synAlternatives
 	synRepeat
 	synLook
+	synAnchor
 )
 
 // minLen returns how many code points a match has at least; beyond maxPattern it does
@@ -126,8 +128,8 @@ func (p *parser) item() (syntax, error) {
 	default:
 		return atom, nil
 	}
-	if atom.kind == synLook {
-		return syntax{}, errors.New("repeats a look-ahead")
+	if atom.kind == synLook || atom.kind == synAnchor {
+		return syntax{}, errors.New("repeats a look-ahead or an anchor")
 	}
 	switch {
 	case p.peek("?"):
@@ -188,11 +190,16 @@ func (p *parser) atom() (syntax, error) {
 	case '.':
 		return p.one(charSet{neg: true, ranges: [][2]rune{{'\n', '\n'}}}), nil
 	case '\\':
+		for _, a := range []anchor{textStart, textEnd, wordBoundary, noBoundary} {
+			if p.take(string(a)) {
+				return syntax{kind: synAnchor, anchor: a}, nil
+			}
+		}
 		var set charSet
 		_, err := p.escape(&set)
 		return p.one(set), err
 	case '^', '$':
-		return syntax{}, errors.New("anchors are not supported")
+		return syntax{kind: synAnchor, anchor: anchor(r)}, nil
 	case '*', '+', '?', '{':
 		p.pos = start
 		return syntax{}, errors.New("a quantifier with nothing to repeat")

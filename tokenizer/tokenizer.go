@@ -6,10 +6,10 @@ import (
 )
 
 var (
-	// ErrInvalid is wrapped by errors of Load for a file that is not a tokenizer.json or
+	// ErrInvalid is wrapped by errors for a file that is not what its name says, or
 	// contradicts itself.
-	ErrInvalid = errors.New("tokenizer: invalid tokenizer.json")
-	// ErrUnsupported is wrapped by errors of Load for a file that asks for something
+	ErrInvalid = errors.New("tokenizer: invalid vocabulary")
+	// ErrUnsupported is wrapped by errors for a file that asks for something
 	// that this package does not do.
 	ErrUnsupported = errors.New("tokenizer: not supported")
 	// ErrTooComplex is the error of Encode for a text that the file's regular
@@ -35,6 +35,9 @@ type Tokenizer struct {
 	chars        characters // not byte-level: the tokens of single characters
 	unknown      unknowns
 	merges       *mergeTable
+	model        wordModel        // in the place of merges and all that they need, or nil
+	userWords    map[string]int32 // words that are tokens, whatever the model says; nil: none
+	shrinks      bool             // a token may stand for any number of bytes
 
 	prefix, suffix []int32 // what addSpecial puts around the text
 	prefixOnce     bool    // not if the text begins with it
@@ -99,5 +102,12 @@ func (t *Tokenizer) IsSpecial(id int32) bool { return t.vocab.at(id).flags&speci
 // MaxTokenBytes returns the length of the longest text of a token, in bytes. A text of
 // more than n times as many bytes has more than n tokens, with two exceptions: NFC may
 // make a text shorter before it is cut, to a third at most, and an added token may take
-// in the white space around it.
-func (t *Tokenizer) MaxTokenBytes() int { return t.maxBytes }
+// in the white space around it. If the file's normalizers or pre-tokenizers leave text out, or
+// if its model has one token for a whole unknown word, no text is too long, and the length is
+// 1 GiB.
+func (t *Tokenizer) MaxTokenBytes() int {
+	if t.shrinks {
+		return 1 << 30
+	}
+	return t.maxBytes
+}

@@ -75,7 +75,8 @@ func (m ggufMeta) Strings(key string) (int, iter.Seq[[]byte], bool) {
 func (m ggufMeta) Ints(key string) (out []int32, ok bool) {
 	list, ok := m[key].([]any)
 	for _, v := range list {
-		out = append(out, int32(v.(int64)))
+		n, isInt := v.(int64)
+		out, ok = append(out, int32(n)), ok && isInt
 	}
 	return out, ok
 }
@@ -83,7 +84,8 @@ func (m ggufMeta) Ints(key string) (out []int32, ok bool) {
 func (m ggufMeta) Floats(key string) (out []float32, ok bool) {
 	list, ok := m[key].([]any)
 	for _, v := range list {
-		out = append(out, float32(v.(float64)))
+		x, isFloat := v.(float64)
+		out, ok = append(out, float32(x)), ok && isFloat
 	}
 	return out, ok
 }

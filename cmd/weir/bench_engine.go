@@ -35,7 +35,7 @@ func (o *benchEngineOptions) bind(f *flagSet) {
 	o.Config = compute.DefaultConfig()
 	o.limits = size(o.Memory)
 	f.group("What is measured")
-	f.StringVar(&o.dir, "model", "", "`folder` of the model (default: the bundled one)")
+	f.StringVar(&o.dir, "model", "", "`folder` of the model, or its name on the hub (default: the bundled one)")
 	f.StringVar(&o.shape, "shape", "", "measure a model with the `shape` of a published one and random weights, without reading a file: "+strings.Join(compute.Shapes(), ", "))
 	f.Var(&numbers{list: &o.Batches}, "batch", "`numbers` of sequences that decode together")
 	f.Var(&numbers{list: &o.Contexts}, "context", "`numbers` of positions that each of these sequences has before the first step")
@@ -89,7 +89,7 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 	}
 	c.Threads = c.ThreadCount()
 	runtime.GOMAXPROCS(c.Threads + 1) // as in a server
-	network, name, err := openNetwork(o.dir, o.shape)
+	network, name, err := o.openModel(env)
 	if err != nil {
 		return err
 	}
@@ -198,6 +198,22 @@ func weightsName(quantization, dtype, shape string) string {
 		return "bfloat16" // the type of random weights
 	}
 	return "as stored"
+}
+
+// openModel opens what is measured. A model on the hub is downloaded and keeps its name there.
+func (o *benchEngineOptions) openModel(env *environment) (m *model.Model, name string, err error) {
+	log, err := newLog(env.errOut, "warn")
+	if err != nil {
+		return nil, "", err
+	}
+	var from modelOptions
+	if o.dir, err = from.locate(o.dir, env, log); err != nil {
+		return nil, "", err
+	}
+	if m, name, err = openNetwork(o.dir, o.shape); len(from.names) > 0 {
+		name = from.names[0]
+	}
+	return m, name, err
 }
 
 // openNetwork makes a model of a shape, or opens the model in dir or the bundled one.

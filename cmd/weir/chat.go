@@ -70,9 +70,13 @@ func setupChat(f *flagSet, env *environment) action {
 			if err != nil {
 				return usageError{err}
 			}
+			dir, err := o.model.locate(append(args, "")[0], env, log)
+			if err != nil {
+				return err
+			}
 			cfg := server.DefaultConfig()
 			cfg.Version, cfg.Log = version, log
-			stop, err := c.startServer(append(args, "")[0], o, cfg)
+			stop, err := c.startServer(dir, o, cfg)
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ type command struct {
 // An action runs a command with the arguments that are not flags.
 type action func(args []string) error
 
-const modelArgument = `MODEL is a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json, as on the Hugging Face Hub. Without one, the small model inside the binary is used.`
+const modelArgument = `MODEL is a GGUF file, or a folder with config.json, *.safetensors and a tokenizer, as on the Hugging Face Hub, or the name of a model there: org/name, org/name@revision, org/name:QUANT for one type of GGUF files, and the same after hf://. A path that exists wins. What is missing is downloaded into the cache that the Python library huggingface_hub uses too. Without MODEL, the small model inside the binary is used.`
 
 // commands returns the table in the order of weir help.
 func commands() []*command {
@@ -41,6 +41,14 @@ func commands() []*command {
 		{name: "inspect", args: "[MODEL] [flags]", model: true, setup: setupInspect,
 			summary: "print what MODEL is and needs, without reading its weights",
 			about:   inspectAbout + "\n\n" + modelArgument},
+		{name: "pull", args: "MODEL [flags]", setup: setupPull,
+			summary: "download MODEL from the Hugging Face Hub, and print its path", about: pullAbout},
+		{name: "list", args: "[flags]", setup: setupList,
+			summary: "list the models of the hub that are on this machine",
+			about:   "Lists the models in the cache of the Hugging Face Hub: revisions, bytes, numbers of files, and when a file was read last, as far as the file system notes that."},
+		{name: "rm", args: "MODEL... [flags]", setup: setupRemove,
+			summary: "delete models of the hub from this machine",
+			about:   "Deletes models from the cache of the Hugging Face Hub, after a question. MODEL is " + nameOnHub + ". Files that other revisions need stay."},
 		{name: "bench start", args: "[flags] [-- FLAGS OF SERVE]", setup: setupBenchStart,
 			summary: "measure how fast a server starts, and what it uses when idle",
 			about:   "Starts a server again and again, and measures the time from the start of the process to its first answers, its memory, and its processor time when idle. Flags after -- are passed to the server."},

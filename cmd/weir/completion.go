@@ -56,12 +56,36 @@ func complete(args []string, env *environment) error {
 	if len(args) == 0 {
 		args = []string{""}
 	}
-	for _, candidate := range completions(args[:len(args)-1], args[len(args)-1]) {
+	word := args[len(args)-1]
+	list := completions(args[:len(args)-1], word)
+	if i := slices.Index(list, ofHub); i >= 0 {
+		list = slices.Replace(list, i, i+1, cachedModels(word, env)...)
+	}
+	for _, candidate := range list {
 		if _, err := fmt.Fprintln(env.out, candidate); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ofHub stands for the models in the cache of the hub among what completions returns.
+const ofHub = ":hub"
+
+// cachedModels are the models in the cache of the hub whose names begin with a word. A cache that
+// cannot be read has none.
+func cachedModels(word string, env *environment) (names []string) {
+	h, err := new(hubOptions).open(env.getenv, nil)
+	if err != nil {
+		return nil
+	}
+	list, _ := h.List()
+	for _, r := range list {
+		if strings.HasPrefix(r.Repo, word) && !slices.Contains(names, r.Repo) {
+			names = append(names, r.Repo)
+		}
+	}
+	return names
 }
 
 // completions returns what may stand in place of word, after the words before it.
@@ -167,7 +191,9 @@ func (c *command) argument(rest []string, word string) (list []string) {
 	case c.name == "help":
 		return completeName(rest, word)
 	case c.model:
-		return []string{":file"}
+		return []string{":file", ofHub}
+	case c.name == "pull", c.name == "rm":
+		return []string{ofHub}
 	case len(c.words) > 0 && first:
 		for _, w := range c.words {
 			if strings.HasPrefix(w, word) {

@@ -23,13 +23,16 @@ func words(candidates []string) string {
 // TestCompletions: what may stand in place of the last word of a command line.
 func TestCompletions(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                                      "serve chat inspect bench store health gpu-check completion man version help",
+		"":                                      "serve chat inspect pull list rm bench store health gpu-check completion man version help",
 		"s":                                     "serve store",
 		"x":                                     "",
 		"bench ":                                "start serve engine store",
 		"bench s":                               "start serve store",
-		"serve ":                                ":file",
-		"serve ./mo":                            ":file",
+		"serve ":                                ":file :hub",
+		"serve ./mo":                            ":file :hub",
+		"rm org/a ":                             ":hub",
+		"list ":                                 "",
+		"rm --y":                                "--yes",
 		"serve --kv-cache-":                     "--kv-cache-dtype --kv-cache-memory",
 		"serve --dtype ":                        "auto float32 float16 bfloat16",
 		"serve --dtype f":                       "float32 float16",
@@ -40,7 +43,7 @@ func TestCompletions(t *testing.T) {
 		"serve --config ":                       ":file",
 		"serve --config=x":                      ":file",
 		"serve --data-dir ":                     ":folder",
-		"serve --dev-mode ":                     ":file", // takes no value
+		"serve --dev-mode ":                     ":file :hub", // takes no value
 		"serve --api-key secret --quantization": "--quantization",
 		"chat --dev":                            "--device",
 		"store ":                                "backup restore verify repair export",
@@ -51,7 +54,7 @@ func TestCompletions(t *testing.T) {
 		"bench serve -- --quantization ":        "auto q8 q4 w8a8",
 		"completion ":                           "bash zsh fish",
 		"completion bash ":                      "",
-		"help ":                                 "serve chat inspect bench store health gpu-check completion man version help",
+		"help ":                                 "serve chat inspect pull list rm bench store health gpu-check completion man version help",
 		"help bench e":                          "engine",
 		"version ":                              "",
 	} {

@@ -11,6 +11,7 @@
 //	options.go, options_serve.go  the flags that say what runs, and how it is served
 //	serve.go, listen.go           weir serve: putting a server together, running it, stopping it
 //	chat.go, terminal.go          weir chat, which is a client of a server in the same process
+//	hub.go, pull.go, progress.go  models of the hub, and the commands of its cache
 //	source.go                     a model's files: config, tokenizer, templates, defaults
 //	engine.go, gpu*.go            choosing the device and sizing the engine
 //	sizing.go, machine.go         how large the KV cache may be, and what the machine allows
@@ -32,12 +33,14 @@
 //
 // Starting a server goes from what is cheap to check to what takes long:
 //
-//  1. config.json, tensor headers, vocabulary and templates are read and checked, and so are
+//  1. A model that is named by its name on the hub is looked for in the cache, and what is
+//     missing is downloaded.
+//  2. config.json, tensor headers, vocabulary and templates are read and checked, and so are
 //     all options. A mistake is one sentence on standard error and a non-zero exit status,
 //     and no port has been opened.
-//  2. The port opens. Requests are answered with 503 and the progress of loading, so that a
+//  3. The port opens. Requests are answered with 503 and the progress of loading, so that a
 //     supervisor can tell a server that loads from one that is gone.
-//  3. The engine opens its device, which loads the weights, and becomes ready.
+//  4. The engine opens its device, which loads the weights, and becomes ready.
 //
 // The databases of feedback and trajectories are opened beside this, on first use; their
 // requests get 503 until then. SIGTERM or SIGINT lets requests in flight finish within

@@ -46,9 +46,9 @@ func TestFromVLLM(t *testing.T) {
 func TestVLLMFlags(t *testing.T) {
 	for _, args := range []string{
 		"--trust-remote-code", "--trust-remote-code=true", "--no-trust-remote-code", "--tensor-parallel-size 1", "-tp 1", "--load-format auto", "--load_format safetensors",
-		"--disable-log-stats", "--revision main", "--tokenizer-mode auto", "--compilation-config {}", "-O3", "--swap-space 0", "--async-scheduling",
+		"--disable-log-stats", "--tokenizer-revision main", "--tokenizer-mode auto", "--compilation-config {}", "-O3", "--swap-space 0", "--async-scheduling",
 		"--limit-mm-per-prompt {}", "--distributed-executor-backend mp", "--uvicorn-log-level warning", "--speculative-config=None", "--enable-lora=false",
-		"--speculative-config None", "--no-enable-lora", "--worker-cls auto", "--ssl-cert-reqs 0", "--offload-num-in-group 1", "--hf-token", "--watermark 0.0", "-dpl 1", "-cc.mode 3",
+		"--speculative-config None", "--no-enable-lora", "--worker-cls auto", "--ssl-cert-reqs 0", "--offload-num-in-group 1", "--watermark 0.0", "-dpl 1", "-cc.mode 3",
 	} {
 		o, _ := parseServe(t, strings.Fields(args)...)
 		if lines := o.withoutEffect(); len(lines) != 1 || !strings.Contains(lines[0], " has no effect: ") {

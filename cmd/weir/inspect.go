@@ -32,6 +32,9 @@ func setupInspect(f *flagSet, env *environment) action {
 		if err != nil {
 			return err
 		}
+		if dir, err = o.model.inCache(dir, env); err != nil {
+			return err
+		}
 		x, err := o.inspect(dir)
 		if err != nil {
 			return err
@@ -43,7 +46,7 @@ func setupInspect(f *flagSet, env *environment) action {
 func (o *inspectOptions) bind(f *flagSet) {
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	f.group("Model")
-	f.StringVar(&o.model.tokenizer, "tokenizer", "", "`folder` with the tokenizer.json, tokenizer_config.json and chat template to use (default: the model's folder)")
+	f.StringVar(&o.model.tokenizer, "tokenizer", "", "`folder` with the tokenizer, tokenizer_config.json and chat template to use (default: the model's folder)")
 	f.StringVar(&o.model.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own, or the text of one")
 	o.model.generationConfig, o.model.contentFormat, o.model.reasoningParser, o.model.responseRole = "auto", "auto", "auto", "assistant"
 	f.group("Types")
@@ -265,11 +268,8 @@ func (o *inspectOptions) template(files fs.FS) (text, from string, special []spe
 			}
 		}
 	}
-	if own, found, err := templateInUse(files, o.model.chatTemplate); err == nil && found {
-		text, from = own, "chat_template.jinja"
-		if o.model.chatTemplate != "" {
-			from = "--chat-template"
-		}
+	if own, where, err := templatesInUse(files, o.model.chatTemplate); err == nil && len(own) > 0 {
+		text, from = own[0].Source, where
 	}
 	return text, from, special
 }

@@ -16,12 +16,13 @@ type modelOptions struct {
 	reasoningParser  string
 	generationConfig string
 	override         string // --override-generation-config
+	hub              hubOptions
 }
 
 func (o *modelOptions) bind(f *flagSet) {
 	f.group("Model")
-	f.StringVar(&o.tokenizer, "tokenizer", "", "`folder` with the tokenizer.json, tokenizer_config.json and chat template to use (default: the model's folder)")
-	f.StringArrayVar(&o.names, "served-model-name", nil, "`name` under which clients address the model; repeat it for aliases, the first of which appears in answers (default: the name of the model's folder)")
+	f.StringVar(&o.tokenizer, "tokenizer", "", "`folder` with the tokenizer, tokenizer_config.json and chat template to use, or the name of a model on the hub that has them (default: the model's folder)")
+	f.StringArrayVar(&o.names, "served-model-name", nil, "`name` under which clients address the model; repeat it for aliases, the first of which appears in answers (default: the name of the model's folder, or its name on the hub)")
 	f.Var(tokens{&o.maxModelLen, true}, "max-model-len", "longest sequence in `tokens`, prompt and output together; 32k is 32000 and 32K is 32768 (default, also as auto: the length that the model was made for, or the longest that the memory holds if that is less, but at least 4096)")
 	f.StringVar(&o.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own, or the text of one")
 	f.oneOf(&o.contentFormat, "chat-template-content-format", "what the template sees of a message's content: string, the text; openai, the list of parts; auto decides by looking at the template", "auto", "string", "openai")
@@ -30,6 +31,7 @@ func (o *modelOptions) bind(f *flagSet) {
 	f.StringVar(&o.responseRole, "response-role", "assistant", "`role` of the message that the model writes")
 	f.StringVar(&o.reasoningParser, "reasoning-parser", "auto", "`name` of the way in which the model marks its reasoning, such as qwen3 or deepseek_r1; auto looks for think tags in the chat template, none leaves the tags in the content")
 	f.StringVar(&o.generationConfig, "generation-config", "auto", "where default sampling parameters come from: auto, the model's generation_config.json; vllm, nowhere; otherwise a `folder` with such a file")
+	o.hub.bind(f)
 	f.StringVar(&o.override, "override-generation-config", "", "`JSON` object whose members replace those of --generation-config, for example {\"temperature\": 0.5}; max_new_tokens is then a cap on every request")
 }
 

@@ -32,7 +32,7 @@ type serveOptions struct {
 
 func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.model.bind(f)
-	f.StringVar(&o.model.path, "model", "", "`folder` of the model; the same as the argument MODEL")
+	f.StringVar(&o.model.path, "model", "", "`folder` of the model, or its name on the hub; the same as the argument MODEL")
 	o.engine.bind(f)
 	o.listen.bind(f)
 	o.access.bind(f)

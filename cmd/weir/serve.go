@@ -41,6 +41,9 @@ func setupServe(f *flagSet, env *environment) action {
 		for _, line := range o.withoutEffect() {
 			log.Info(line)
 		}
+		if dir, err = o.model.locate(dir, env, log); err != nil {
+			return err
+		}
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer signal.Stop(signals)

@@ -25,7 +25,7 @@ import (
 type source struct {
 	names         []string // that clients may use, the model's own first
 	root          string   // folder or GGUF file, or the name of the bundled model
-	texts         fs.FS    // with tokenizer.json, tokenizer_config.json and chat_template.jinja
+	texts         fs.FS    // with the tokenizer, tokenizer_config.json and chat templates
 	network       *model.Model
 	ends          []int32 // tokens that end an answer because of their names
 	tokenizer     *tokenizer.Tokenizer
@@ -68,7 +68,7 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 func (s *source) openVocabulary(o *modelOptions) (from string, err error) {
 	switch f := s.network.GGUF(); {
 	case o.tokenizer != "" && !isFolder(o.tokenizer):
-		return "", fmt.Errorf("--tokenizer %s is not a folder with tokenizer.json", o.tokenizer)
+		return "", fmt.Errorf("--tokenizer %s is not a folder with a tokenizer", o.tokenizer)
 	case o.tokenizer != "":
 		s.texts = plainfile.Dir(o.tokenizer)
 		return o.tokenizer, s.openTokenizer(o.tokenizer)
@@ -102,7 +102,7 @@ func openFiles(dir string) (*source, error) {
 		return nil, err
 	}
 	if file == "" && !isFolder(dir) {
-		return nil, fmt.Errorf("%s is not a model: give a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json", dir)
+		return nil, fmt.Errorf("%s is not a model: give a GGUF file, or a folder with config.json, *.safetensors and a tokenizer", dir)
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -134,12 +134,9 @@ func (s *source) fresh() func() error {
 
 // openTokenizer opens the tokenizer. from is its folder, for messages.
 func (s *source) openTokenizer(from string) error {
-	vocabulary, err := fs.ReadFile(s.texts, "tokenizer.json")
-	if err != nil {
+	var err error
+	if s.tokenizer, err = tokenizer.Open(s.texts); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
-	}
-	if s.tokenizer, err = tokenizer.Load(vocabulary); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(from, "tokenizer.json"), err)
 	}
 	return s.checkVocabulary(from)
 }
@@ -178,12 +175,12 @@ func tokenizerInfo(files fs.FS, template string) (string, error) {
 	if info["tokenizer_class"] == nil {
 		info["tokenizer_class"] = jsontext.RawMessage(`"PreTrainedTokenizerFast"`)
 	}
-	text, found, err := templateInUse(files, template)
+	templates, _, err := templatesInUse(files, template)
 	if err != nil {
 		return "", err
 	}
-	if found {
-		if info["chat_template"], err = jsontext.Encode(text); err != nil {
+	if len(templates) == 1 {
+		if info["chat_template"], err = jsontext.Encode(templates[0].Source); err != nil {
 			return "", err
 		}
 	}
@@ -191,25 +188,38 @@ func tokenizerInfo(files fs.FS, template string) (string, error) {
 	return string(out), err
 }
 
-// templateInUse reads the template that --chat-template names, or else the model's
-// chat_template.jinja, which need not exist.
-func templateInUse(files fs.FS, override string) (text string, found bool, err error) {
+// templatesInUse reads the template that --chat-template names, or else the model's
+// chat_template.jinja, or else those in its chat_template.json. None need exist. It also says
+// where they are from.
+func templatesInUse(files fs.FS, override string) (templates []chat.Template, from string, err error) {
 	if override != "" {
 		src, err := plainfile.Read(override)
 		if err != nil && strings.ContainsAny(override, "{}\n") {
-			return override, true, nil // no name of a file, but a template, as vLLM takes it, too
+			src, err = []byte(override), nil // no name of a file, but a template, as vLLM takes it, too
 		}
 		if err != nil {
-			return "", false, fmt.Errorf("--chat-template: %w", err)
+			return nil, "", fmt.Errorf("--chat-template: %w", err)
 		}
-		return string(src), true, nil
+		return []chat.Template{{Source: string(src)}}, "--chat-template", nil
 	}
-	src, found, err := readOptional(files, "chat_template.jinja")
-	return string(src), found, err
+	const own, named = "chat_template.jinja", "chat_template.json"
+	src, found, err := readOptional(files, own)
+	if err != nil {
+		return nil, "", err
+	}
+	if found {
+		return []chat.Template{{Source: string(src)}}, own, nil
+	}
+	if src, found, err = readOptional(files, named); err != nil || !found {
+		return nil, "", err
+	}
+	templates, err = chat.ParseTemplateFile(src)
+	return templates, named, err
 }
 
 // openChat opens the model's chat templates: the one that --chat-template names,
-// else chat_template.jinja, else those in tokenizer_config.json. It also returns the
+// else chat_template.jinja, else those in chat_template.json, else those in
+// tokenizer_config.json. It also returns the
 // end token that tokenizer_config.json names, or "".
 func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err error) {
 	cfg := chat.Config{TrustRequestTemplate: o.trustTemplate, ResponseRole: o.responseRole}
@@ -239,12 +249,12 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 			eos, _ = v.(string)
 		}
 	}
-	text, found, err := templateInUse(files, o.chatTemplate)
+	templates, _, err := templatesInUse(files, o.chatTemplate)
 	if err != nil {
 		return nil, "", err
 	}
-	if found {
-		cfg.Templates = []chat.Template{{Source: text}}
+	if len(templates) > 0 {
+		cfg.Templates = templates
 	}
 	r, err := chat.New(cfg)
 	return r, eos, err

@@ -111,6 +111,14 @@ var rules = map[string]rule{
 		tests:  []string{"internal/growth"},
 		mayNot: noIO,
 	},
+	"hub": {
+		may:    []string{"internal/jsontext", "internal/plainfile"},
+		tests:  []string{"hub/hubtest", "internal/testkit"},
+		mayNot: []string{"github.com"},
+	},
+	"hub/hubtest": {
+		may: []string{"internal/jsontext"},
+	},
 	"internal/arch":     {},
 	"internal/cudashim": {},
 	"internal/cudrv": {

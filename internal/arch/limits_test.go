@@ -427,6 +427,8 @@ var notLimits = map[string]string{
 	"tokenizer.maxFile":                   "of a model's file",
 	"tokenizer.maxFrames":                 "of a model's regular expressions; those of published models never come to it",
 	"tokenizer.maxNesting":                "of a model's file",
+	"tokenizer.maxReplacement":            "of a model's file",
+	"tokenizer.maxWordPiece":              "of a model's file",
 	"tokenizer.maxPattern":                "of a model's file",
 	"tokenizer.maxPiece":                  "of a model's file",
 	"tokenizer.maxRepeat":                 "of a model's file",

@@ -7,6 +7,7 @@ usage: ggufvocab.py TESTDATA      (the folder tokenizer/testdata)
 Needs gguf==0.19.0 and llama-cpp-python==0.3.36 (MIT), whose library may be built without any
 backend. All vocabularies are made here, out of the mini tokenizers of the same folder.
 """
+import base64
 import ctypes
 import gzip
 import json
@@ -140,6 +141,13 @@ def scored(mini, seed=None):
     return meta
 
 
+def losing(meta):
+    """A vocabulary in which some characters of pieces are no pieces themselves."""
+    rng = random.Random(5)
+    tokens = [f"[lost {i}]" if len(t) == 1 and rng.random() < 0.4 else t for i, t in enumerate(meta["tokenizer.ggml.tokens"])]
+    return {**meta, "tokenizer.ggml.tokens": tokens}
+
+
 def characters(mini):
     model = mini["model"]
     meta = scored(mini)
@@ -149,11 +157,35 @@ def characters(mini):
     return meta
 
 
+def unigram(pipelines):
+    """The metadata of a Unigram vocabulary."""
+    model = next(f["file"] for f in pipelines["files"] if f["name"] == "Unigram")["model"]
+    tokens = ["<pad>", "</s>", "<unk>"] + [p for p, _ in model["vocab"][4:]] + ["<mine>", "the unused"]
+    scores = [0.0, 0.0, 0.0] + [float(s) for _, s in model["vocab"][4:]] + [0.0, -3.0]
+    tokens = [t if "\0" not in t else f"[{i}]" for i, t in enumerate(tokens)]  # the library takes texts of C
+    types = [3, 3, 2] + [1] * (len(tokens) - 5) + [4, 5]
+    return {"tokenizer.ggml.model": "t5", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types, "tokenizer.ggml.scores": scores,
+            "tokenizer.ggml.precompiled_charsmap": base64.b64decode(pipelines["charsmap"]), "tokenizer.ggml.add_space_prefix": True,
+            "tokenizer.ggml.remove_extra_whitespaces": True, "tokenizer.ggml.eos_token_id": 1, "tokenizer.ggml.unknown_token_id": 2, "tokenizer.ggml.padding_token_id": 0}
+
+
+def word_piece(pipelines):
+    """The metadata of a WordPiece vocabulary, with the marks that conversions give it."""
+    model = next(f["file"] for f in pipelines["files"] if f["name"] == "BERT")["model"]
+    names = sorted(model["vocab"], key=model["vocab"].get)
+    special = names[:5]
+    tokens = [n if n in special else n[2:] if n.startswith("##") else "\u2581" + n for n in names]
+    tokens = [t if t not in tokens[:i] and "\0" not in t else f"[unused{i}]" for i, t in enumerate(tokens)]
+    return {"tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": [3 if n in special else 1 for n in names],
+            "tokenizer.ggml.bos_token_id": 2, "tokenizer.ggml.seperator_token_id": 3, "tokenizer.ggml.unknown_token_id": 1, "tokenizer.ggml.padding_token_id": 0}
+
+
 def main(folder):
     silent = llama_cpp.llama_log_callback(lambda *_: None)  # has to live as long as the library
     llama_cpp.llama_log_set(silent, ctypes.c_void_p())
     list_of_texts = texts(read(os.path.join(folder, "samples.json.gz")))
     mini = {name: read(os.path.join(folder, "mini", name + ".json.gz")) for name in ("bl-llama3", "spm-llama2", "spm-gemma")}
+    pipelines = read(os.path.join(folder, "pipelines.json.gz"))
     out = {"texts": list_of_texts, "names": {}, "results": [], "kinds": []}
     known = {}
     with tempfile.TemporaryDirectory() as tmp:
@@ -170,11 +202,15 @@ def main(folder):
             v.close()
         kinds = [("llama", scored(mini["spm-llama2"])), ("llama, ties", scored(mini["spm-llama2"], 1)), ("llama, more ties", scored(mini["spm-gemma"], 2)),
                  ("llama, no prefix", {**scored(mini["spm-gemma"]), "tokenizer.ggml.add_space_prefix": False}),
-                 ("gemma4", characters(mini["spm-gemma"]))]
+                 ("llama, lost characters", losing(scored(mini["spm-llama2"], 3))),
+                 ("gemma4", characters(mini["spm-gemma"])), ("t5", unigram(pipelines)),
+                 ("t5, spaces kept", {**unigram(pipelines), "tokenizer.ggml.remove_extra_whitespaces": False}),
+                 ("bert", word_piece(pipelines)), ("bert, cased", {**word_piece(pipelines), "tokenizer.ggml.normalizer.lowercase": False})]
         for name, meta in kinds:
             v = Vocabulary(tmp, meta)
             ids = [v.encode(t, False) for t in list_of_texts]
             whole = v.encode(list_of_texts[0], True)
+            meta = {k: list(v) if isinstance(v, bytes) else v for k, v in meta.items()}
             out["kinds"].append({"name": name, "meta": meta, "ids": ids, "special": whole, "text": [v.decode(i) for i in ids], "ends": v.ends()})
             v.close()
         out["base"] = base
