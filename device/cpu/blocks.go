@@ -21,17 +21,16 @@ import (
 //
 //	Q4_1, Q5_1         [b] float16 scale, [b] float16 minimum
 //	Q5_0, IQ4_NL       [b] float16 scale
-//	NVFP4              [s] float16 scale
 //	MXFP4              [b] exponent (E8M0)
 //	Q4_K, Q5_K         float16 scale, float16 scale of the minimums, [b] uint8 factor of the scale, [b] uint8 factor of the minimum
 //	IQ4_XS             float16 scale, [b] int8 factor
 //	Q3_K, Q6_K, K8     float16 scale, [s] int8 factor
 //	Q2_K               float16 scale, float16 scale of the minimums, [s] two factors of four bits
 //	I4Z, I8Z           for each block: float16 scale, uint8 zero point
+//	NVFP4              sixteen float32, the scales of mantissas; [s] scale: which of them, and four bits more of exponent
 //
-// The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here, the scales
-// of NVFP4 eight bits in files and sixteen here. K8 holds IQ1 to IQ3: the products of a scale,
-// a factor and a number of 8 bits, divided by 8.
+// The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here. K8 holds
+// IQ1 to IQ3: the products of a scale, a factor and a number of 8 bits, divided by 8.
 //
 // # Products
 //
@@ -96,6 +95,7 @@ const (
 	exponents                     // an exponent for a block
 	factors                       // a float16 for a unit, times a factor for a block or half
 	nibbles                       // the same, with factors of four bits
+	mantissas                     // E4M3 times a number of the tensor: a float32 for each mantissa, and an exponent
 	zeroPoints                    // a float16 for a block, whose minimum is -zero point * scale
 )
 
@@ -105,7 +105,7 @@ type blockSpec struct {
 	kind   blockKind
 	unit   int // blocks of a unit
 	source scaleSource
-	// A code has low bits, eight, four or two, in a plane of its own, and high ones.
+	// A code has low bits, four or two, in a plane of its own, and high ones.
 	low, high int
 	// shift is how far a code is shifted to the left in an expanded block. A code of eight
 	// bits has been shifted before.
@@ -133,10 +133,10 @@ var blockSpecs = [...]blockSpec{
 	IQ4NL - firstBlocks: {weights.IQ4_NL, plainBlocks, 2, halfFloats, 4, 0, 0, &valuesIQ4},
 	IQ4XS - firstBlocks: {weights.IQ4_XS, plainBlocks, 8, factors, 4, 0, 0, &valuesIQ4},
 	MXFP4 - firstBlocks: {weights.MXFP4, plainBlocks, 2, exponents, 4, 0, 0, &valuesMXFP4},
-	NVFP4 - firstBlocks: {weights.NVFP4, halfBlocks, 2, halfFloats, 4, 0, 0, &valuesMXFP4},
 	K8 - firstBlocks:    {weights.Invalid, halfBlocks, 8, factors, 8, 0, 3, nil},
 	I4Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 4, 0, 0, nil},
 	I8Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 8, 0, 0, nil},
+	NVFP4 - firstBlocks: {weights.Invalid, halfBlocks, 4, mantissas, 4, 0, 0, &valuesMXFP4},
 }
 
 // Tiles of Q8 and Q4 (quant.go) are such tiles, too.
@@ -195,12 +195,14 @@ func (s *blockSpec) head() int {
 	size := 0
 	switch s.source {
 	case halfFloats:
-		size = 2 * rowsPerTile * s.parts()
+		size = 2 * rowsPerTile * s.unit
 		if s.mins() {
 			size *= 2
 		}
 	case zeroPoints:
 		size = zeroRows * s.unit
+	case mantissas:
+		size = cacheLine + rowsPerTile*s.parts()
 	case exponents:
 		size = rowsPerTile * s.unit
 	case factors:
@@ -279,6 +281,9 @@ func (s *blockSpec) scale(unit []byte, b, half, r int) (scale, minimum float32) 
 	}
 	float := func(i int) float32 { return fromF16(binary.LittleEndian.Uint16(unit[2*(i*rowsPerTile+r):])) }
 	switch s.source {
+	case mantissas:
+		v := unit[cacheLine+part*rowsPerTile+r]
+		return math.Float32frombits(word(unit[v&15*4:]) + uint32(v>>4)<<23), 0
 	case zeroPoints:
 		scale = fromF16(float16Bits(unit[part*zeroRows+2*r:]))
 		return scale, -scale * float32(unit[part*zeroRows+2*rowsPerTile+r])

@@ -76,6 +76,7 @@ func native() []*impl {
 		base := impl{
 			name:        "avx2",
 			needs:       []string{"avx2", "fma", "f16c"},
+			far:         true,
 			mul:         mulAVX2,
 			mulFP8:      mulFP8AVX2,
 			dot:         dotAVX2,
@@ -97,6 +98,7 @@ func native() []*impl {
 			vnni.blocks = blocksAVX2(dotBlocksAVXVNNI, dotExpandedAVXVNNI)
 			list = append(list, vnni)
 		}
+		base.pairs = pairsAVX2
 		list = append(list, &base)
 	}
 	return list

@@ -50,7 +50,7 @@
 // # Types of blocks
 //
 // Tensors of ggml's types of blocks keep their codes: Q8_0 and Q4_0 become tiles of Q8 and Q4,
-// and Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4 and NVFP4 tiles of their own
+// and Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 tiles of their own
 // (blocks.go, and repack.go, which moves codes and scales from their places in a file to those
 // in a tile). A tile takes at most 1.15 times the bytes of the file. Types that have no tiles
 // go to some with more bits, where no number changes: TQ1_0, TQ2_0, Q1_0 and Q2_0 to Q4, and
@@ -80,6 +80,10 @@
 // exact integers. SageAttention (arXiv:2410.02367) and llama.cpp multiply queries and
 // keys like this, too.
 //
+// The tier avx2 has no instruction that adds up four products. It multiplies six rows or more
+// with Q8 by Winograd's inner product, which has half of the multiplications (pairs.go); the
+// integers are the same.
+//
 // # Tiles
 //
 // A tile is 16 rows of a matrix, interleaved so that one vector load gives the same k
@@ -96,7 +100,7 @@
 //	        doChunk   one chunk; keeps a panic for the caller
 //	          do      cuts a chunk into passes: rows by tiles that one kernel takes
 //	            pass  slices the operands and calls
-//	              the kernel, an assembly function: impl.mul or impl.dot
+//	              the kernel, an assembly function: impl.mul, impl.dot or another (way.go)
 //
 // A product of fewer than serialWork multiplications goes from multiply to do directly.
 // These are three rows and five tiles of which the last is not full, on two threads:

@@ -369,11 +369,6 @@ func expandIQ4XSNEON(dst, units []byte, n int)
 //go:noescape
 func expandMXFP4NEON(dst, units []byte, n int)
 
-// expandNVFP4NEON is blockKernels.expand for NVFP4.
-//
-//go:noescape
-func expandNVFP4NEON(dst, units []byte, n int)
-
 // expandK8NEON is blockKernels.expand for K8.
 //
 //go:noescape
@@ -480,7 +475,6 @@ var expandNEON = [lastBlocks - firstBlocks + 1]unitFunc{
 	IQ4NL - firstBlocks: expandIQ4NLNEON,
 	IQ4XS - firstBlocks: expandIQ4XSNEON,
 	MXFP4 - firstBlocks: expandMXFP4NEON,
-	NVFP4 - firstBlocks: expandNVFP4NEON,
 	K8 - firstBlocks:    expandK8NEON,
 	I4Z - firstBlocks:   expandI4ZNEON,
 }
@@ -497,7 +491,6 @@ var dotExpandedNEON = [lastBlocks - firstBlocks + 1][]expandedFunc{
 	IQ4NL - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
 	IQ4XS - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
 	MXFP4 - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
-	NVFP4 - firstBlocks: {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
 	K8 - firstBlocks:    {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
 	I4Z - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
 }

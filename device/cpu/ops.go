@@ -14,6 +14,7 @@ const rowsPerTile = 16
 type impl struct {
 	name  string
 	needs []string // features of the processor, as /proc/cpuinfo has them
+	far   bool     // products always prefetch from farAhead
 
 	// mul[format][m] computes m rows of x against len(offs) tiles; the table has
 	// a kernel for every m in [1, len). One chain per parity of i and their sum
@@ -57,6 +58,8 @@ type impl struct {
 	// W8A8 is one block of all columns, with its scales at the end; sums of
 	// products wrap around at 32 bits. ahead is mul's.
 	dot [W8A8 + 1][]dotFunc
+	// pairs are kernels for the same products of Q8 with many rows, if there are faster ones.
+	pairs pairKernels
 	// quantize writes a row for dot, groups(len(x)) groups: numbers in units of
 	// the least power of two that the block's greatest magnitude has at most 127.49
 	// of, to nearest even. A block that is not finite makes every product with the

@@ -77,7 +77,7 @@ type rawBlock struct {
 	scale, minimum uint16   // float16; MXFP4: the exponent
 	factors        [2]uint8 // of the scale, of each half if there are two
 	minFactors     [2]uint8
-	halfScales     [2]uint16 // float16, of each half
+	mantissas      *[16]float32 // NVFP4
 }
 
 // read takes block b out of the blocks src of type d, which are b's row.
@@ -109,15 +109,6 @@ func (w *rawBlock) read(d weights.DType, src []byte, b int) {
 	case weights.MXFP4:
 		w.scale = uint16(src[0])
 		w.codes.halves(src[1:])
-	case weights.NVFP4: // four scales of 16 columns, each with 8 bytes of codes
-		for half := range 2 {
-			part := 2*b + half
-			w.halfScales[half] = halfScaleNVFP4(src[part])
-			for i := range 2 {
-				v := word(src[4+8*part+4*i:])
-				w.codes[4*half+i], w.codes[4*half+2+i] = v&(15*each), v>>4&(15*each)
-			}
-		}
 	default:
 		w.readSuper(d, src, b)
 	}
@@ -234,16 +225,17 @@ func (s *blockSpec) put(tile []byte, b, r int, w *rawBlock) {
 	switch s.source {
 	case exponents:
 		unit[b*rowsPerTile+r] = uint8(w.scale)
+	case mantissas:
+		for i, v := range w.mantissas {
+			binary.LittleEndian.PutUint32(unit[4*i:], math.Float32bits(v))
+		}
+		unit[cacheLine+2*b*rowsPerTile+r] = w.factors[0]
+		unit[cacheLine+(2*b+1)*rowsPerTile+r] = w.factors[1]
 	case zeroPoints:
 		block := unit[b*zeroRows:][:zeroRows]
 		binary.LittleEndian.PutUint16(block[2*r:], w.scale)
 		block[2*rowsPerTile+r] = w.minFactors[0]
 	case halfFloats:
-		if s.halves() {
-			float(2*b, w.halfScales[0])
-			float(2*b+1, w.halfScales[1])
-			break
-		}
 		float(b, w.scale)
 		if s.mins() {
 			float(parts+b, w.minimum)

@@ -4,20 +4,6 @@ import (
 	"weir/weights"
 )
 
-// halfScaleNVFP4 is half of a scale of NVFP4 as a float16, because the numbers that codes
-// stand for are doubled. A scale is E4M3 whose sign is not looked at, and NaN is zero
-// (ggml-impl.h, ggml_ue4m3_to_fp32).
-func halfScaleNVFP4(b uint8) uint16 {
-	e, m := uint16(b>>3&15), uint16(b&7)
-	switch {
-	case b == 0x7f:
-		return 0
-	case e == 0:
-		return toF16(float32(m) / (1 << 10))
-	}
-	return (e-8+15)<<10 | m<<7
-}
-
 // A wideType has numbers that are products of a scale, a factor of half a block, and one of a
 // few small integers, which tables of the type have. It becomes tiles of a format with more
 // bits, and the integers are found in what Widen says, so that the tables are in one place.

@@ -11,6 +11,7 @@ type way uint8
 const (
 	byMul      way = iota // impl.mul: both operands as they are
 	byDot                 // impl.dot: rounded rows
+	byPairs               // impl.pairs: the same, for many rows
 	byBlocks              // blocks.dot: the same for tiles of blocks
 	byExpanded            // the same in two steps: blocks.expand, then blocks.dotExpanded
 	byWidened             // tiles of blocks as float32, then impl.mul
@@ -26,6 +27,8 @@ func (im *impl) way(m *matrix, n int) way {
 		return byBlocks
 	case m.format.blocks() != nil:
 		return byExpanded
+	case m.format == Q8 && im.pairs.dot != nil && n >= pairMinRows:
+		return byPairs
 	case m.format != FP8 && im.dot[m.format] != nil:
 		return byDot
 	}
@@ -37,6 +40,8 @@ func (im *impl) most(w way, f Format) int {
 	switch w {
 	case byDot:
 		return len(im.dot[f]) - 1
+	case byPairs:
+		return len(im.pairs.dot) - 1
 	case byBlocks:
 		return len(im.blocks.dot[f-firstBlocks]) - 1
 	case byExpanded:
@@ -132,7 +137,7 @@ func (j *productJob) call(sc *scratch, offs, ahead []int, r0, r1 int, out []floa
 	n := f.steps(m.k)
 	x := j.q[r0*j.ldq : (r1-1)*j.ldq+f.rowSteps(n)]
 	switch j.way {
-	case byDot:
+	case byDot, byPairs:
 		im.dot[f][r1-r0](m.data, offs, ahead, n, x, j.ldq, out, ldy, bias)
 	case byBlocks:
 		im.blocks.dot[f-firstBlocks][r1-r0](m.data, offs, ahead, f.blocks().units(m.k), x, j.ldq, out, ldy, bias)

@@ -106,6 +106,9 @@ func (g *gen) dots() {
 	}
 	g.largest()
 	g.round()
+	if g.isa == avx2 {
+		g.pairs()
+	}
 }
 
 // dot is the state of one kernel: m rows by 16 rows of a tile.
@@ -121,6 +124,8 @@ type dot struct {
 	high   []vec   // [part] the upper halves, or without VNNI the weights with sign
 	t, s   vec
 	none   vec // zeros
+	// constants, in registers where there are enough
+	mask, ones string
 }
 
 func (g *gen) dot(d *dotISA, format string, m int) {
@@ -148,6 +153,7 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 		k.none = g.vec()
 		g.zero(k.none)
 	}
+	k.keep()
 	g.op("MOVQ", arg("offs_base", 24), offset)
 	g.op("MOVQ", arg("ldx", 104), stride)
 	g.op("MOVQ", arg("y_base", 112), out)
@@ -198,6 +204,33 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	g.op("JNE", "tile")
 	g.label("end")
 	g.end()
+}
+
+// keep gives registers that are left to constants.
+func (k *dot) keep() {
+	k.ones = k.operand("ones")
+	switch {
+	case k.q4 && k.isa.vnni:
+		k.mask = k.operand("high4")
+	case k.q4:
+		k.mask = k.operand("low4")
+	case !k.isa.vnni:
+		k.mask = k.operand("sign")
+	}
+	if k.wide {
+		return
+	}
+	constants := []*string{&k.mask}
+	if !k.isa.vnni {
+		constants = append(constants, &k.ones)
+	}
+	for _, c := range constants {
+		if *c != "" && k.used < k.regs {
+			v := k.vec()
+			k.op("VMOVDQU", *c, v)
+			*c = v.String()
+		}
+	}
 }
 
 // eachOut calls f for the parts of each row's result.
@@ -312,18 +345,18 @@ func (k *dot) fetch(off int) {
 			// has, and finish divides.
 			k.op(load, from, k.high[i])
 			k.op("VPSLLD", "$4", k.high[i], low)
-			k.op(and, k.operand("high4"), low, low)
-			k.op(and, k.operand("high4"), k.high[i], k.high[i])
+			k.op(and, k.mask, low, low)
+			k.op(and, k.mask, k.high[i], k.high[i])
 		case k.q4:
 			k.op(load, from, low)
 			k.op("VPSRLD", "$4", low, k.high[i])
-			k.op(and, k.operand("low4"), low, low)
-			k.op(and, k.operand("low4"), k.high[i], k.high[i])
+			k.op(and, k.mask, low, low)
+			k.op(and, k.mask, k.high[i], k.high[i])
 		case k.isa.vnni:
 			k.op(load, from, low)
 		default:
 			k.op(load, from, k.high[i])
-			k.op(xor, k.operand("sign"), k.high[i], k.high[i])
+			k.op(xor, k.mask, k.high[i], k.high[i])
 			k.op("VPABSB", k.high[i], low)
 		}
 	}
@@ -365,7 +398,7 @@ func (k *dot) multiply(w []vec, off int) {
 				k.op("VPSIGNB", k.high[i], k.t, k.s)
 				k.op("VPMADDUBSW", k.s, w[i], k.s)
 			}
-			k.op("VPMADDWD", k.operand("ones"), k.s, k.s)
+			k.op("VPMADDWD", k.ones, k.s, k.s)
 			k.op(add, k.s, sum, sum)
 		}
 	}
@@ -385,7 +418,7 @@ func (k *dot) scale(b int) {
 			k.op("VPSRAD", "$4", k.t, k.t) // -8 times the sum of x
 			for i := range k.sums {
 				sum := k.sums[i][r]
-				k.op("VPMADDWD", k.operand("ones"), sum, sum)
+				k.op("VPMADDWD", k.ones, sum, sum)
 				k.op("VPADDD", k.t, sum, sum)
 			}
 		}

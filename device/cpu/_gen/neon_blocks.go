@@ -35,10 +35,11 @@ func (f *blockFormat) offset() uint32 {
 	return 1 << (f.low + f.high - 1)
 }
 
-// neonBlockFormats are those whose bytes SDOT can multiply: not those without sign above 127.
+// neonBlockFormats are those that there are kernels for. SDOT cannot multiply bytes without
+// sign above 127.
 func neonBlockFormats() (list []*blockFormat) {
 	for _, f := range blockFormats {
-		if !f.mins || f.low < 8 {
+		if (!f.mins || f.low < 8) && f.source != mantissas {
 			list = append(list, f)
 		}
 	}
