@@ -50,12 +50,20 @@
 // # Types of blocks
 //
 // Tensors of ggml's types of blocks keep their codes: Q8_0 and Q4_0 become tiles of Q8 and Q4,
-// and the others tiles of their own where the tier has kernels for them (blocks.go, and
-// repack.go, which moves codes and scales from their places in a file to those in a tile). A
-// tile takes at most 1.15 times the bytes of the file. Stacked tensors of different types are
-// parts of one layer, each with tiles of its own. Products of all tiers are the same bits.
-// Where the configuration says float32, a tile is widened when it is used, and its product is
-// that of weights in float32.
+// and Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 tiles of their own
+// (blocks.go, and repack.go, which moves codes and scales from their places in a file to those
+// in a tile). A tile takes at most 1.15 times the bytes of the file. Types that have no tiles
+// go to some with more bits, where no number changes: TQ1_0, TQ2_0, Q1_0 and Q2_0 to Q4, and
+// IQ1 to IQ3 to K8. Stacked tensors of different types are parts of one layer, each with
+// tiles of its own. Where the configuration says float32, a tile is widened when it is used,
+// and its product is that of weights in float32.
+//
+// The products with such tiles are the same bits on every tier (but for Q8 and Q4): their
+// definition has a fused multiply-add, which the plain code computes with fma32. With AVX-512
+// VNNI a kernel takes blocks apart while it multiplies up to 12 rows. AVX2, AVX-VNNI and NEON
+// have registers for few rows, so for more of them a tile is expanded once, into scratch
+// memory, and then multiplied with all. The tier avx512, without VNNI, has the kernels of
+// AVX2, and the tier neon, where there is no SDOT, widens tensors of blocks to float32.
 //
 // Load refuses numbers that are none (NaN, infinities) and those that a format cannot hold,
 // with the tensor's name. Matrices are checked while they are packed and their numbers are
