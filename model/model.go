@@ -370,6 +370,19 @@ func (m *Model) Digest() string {
 	return m.digest
 }
 
+// Identity tells the weights of files from all others, also from those of a training of the same
+// network that are equal in what Digest covers. It is "" if they are not in files.
+func (m *Model) Identity() string {
+	digest := m.Digest()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	files := m.checkpoint.Identity()
+	if digest == "" || files == "" {
+		return ""
+	}
+	return digest + " " + files
+}
+
 func digestOf(config *Config, c *weights.Checkpoint) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%+v\n", *config)

@@ -73,6 +73,7 @@ func Parse(v jsontext.Value) (*Config, error) {
 			Name string `json:"name"`
 		} `json:"producer"`
 		Quantization jsontext.RawMessage `json:"quantization"`
+		Groups       jsontext.RawMessage `json:"config_groups"`
 		WBit         *int                `json:"w_bit"`
 		Bits         *int                `json:"bits"`
 	}
@@ -86,6 +87,8 @@ func Parse(v jsontext.Value) (*Config, error) {
 		method = strings.ToLower(head.Old)
 	case head.Producer.Name == "modelopt" || len(head.Quantization) > 0:
 		method = "modelopt"
+	case len(head.Groups) > 0:
+		method = "compressed-tensors"
 	case head.WBit != nil:
 		method = "awq"
 	case head.Bits != nil:

@@ -82,6 +82,7 @@ func TestVerdicts(t *testing.T) {
 		{`{"quant_method":"fp8","ignored_layers":["model.layers.1.self_attn.o_proj"]}`, map[string]verdict{q: quantised, o: plain}},
 		{`{"quant_method":"compressed-tensors","format":"int-quantized","ignore":["lm_head"],"config_groups":{"a":{"targets":["Linear"],"weights":{"strategy":"channel"}}}}`, map[string]verdict{q: quantised, head: plain, norm: plain}},
 		{`{"quant_method":"compressed-tensors","format":"int-quantized","config_groups":{"a":{"targets":["re:.*q_proj","Embedding"],"weights":{}},"b":{"targets":["Linear"]}}}`, map[string]verdict{q: quantised, o: plain, norm: quantised}},
+		{`{"format":"int-quantized","config_groups":{"a":{"targets":["Linear"],"weights":{}}}}`, map[string]verdict{q: quantised}},
 		{`{"quant_method":"modelopt","quant_algo":"FP8","ignore":["*o_proj*"]}`, map[string]verdict{q: quantised, o: plain, head: either}},
 		{`{"producer":{"name":"modelopt"},"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":{"` + q + `":{"quant_algo":"NVFP4","group_size":16}}}}`, map[string]verdict{q: quantised, o: plain}},
 		{`{"quant_method":"auto-round","bits":4,"group_size":128,"sym":true,"packing_format":"auto_round:auto_gptq","extra_config":{"` + q + `":{"bits":16},".*o_proj":{"bits":32}}}`, map[string]verdict{q: plain, o: plain, norm: plain, head: either}},

@@ -28,3 +28,12 @@ func sizeOf(fd int) (int64, error) {
 	err := unix.Fstat(fd, &s)
 	return s.Size, err
 }
+
+// identityOf is the identity of an open file.
+func identityOf(fd int) (string, error) {
+	var s unix.Stat_t
+	if err := unix.Fstat(fd, &s); err != nil {
+		return "", err
+	}
+	return fileIdentity(uint64(s.Dev), s.Ino, s.Size, s.Mtim.Nano()), nil
+}

@@ -228,11 +228,23 @@ func (e *preparedEngine) planCPU(ctx context.Context, s *source, opt model.Optio
 		if err := fresh(); err != nil {
 			return nil, err
 		}
+		c := c
+		tiles := o.tiles.open(s.network, &c)
+		if tiles != nil {
+			c.Tiles = tiles
+		}
 		dev, err := cpu.Open(c)
 		if err != nil {
+			if tiles != nil {
+				tiles.Close()
+			}
 			return nil, err
 		}
-		return model.NewRunner(ctx, dev, s.network, opt)
+		r, err := model.NewRunner(ctx, dev, s.network, opt)
+		if err == nil && tiles != nil {
+			tiles.Save()
+		}
+		return r, err
 	}
 	return p, nil
 }

@@ -22,7 +22,7 @@ type modelOptions struct {
 func (o *modelOptions) bind(f *flagSet) {
 	f.group("Model")
 	f.StringVar(&o.tokenizer, "tokenizer", "", "`folder` with the tokenizer, tokenizer_config.json and chat template to use, or the name of a model on the hub that has them (default: the model's folder)")
-	f.StringArrayVar(&o.names, "served-model-name", nil, "`name` under which clients address the model; repeat it for aliases, the first of which appears in answers (default: the name of the model's folder, or its name on the hub)")
+	f.StringArrayVar(&o.names, "served-model-name", nil, "`name` under which clients address the model; repeat it for aliases, the first of which appears in answers (default: the name of the model's folder or that in its GGUF file, or its name on the hub)")
 	f.Var(tokens{&o.maxModelLen, true}, "max-model-len", "longest sequence in `tokens`, prompt and output together; 32k is 32000 and 32K is 32768 (default, also as auto: the length that the model was made for, or the longest that the memory holds if that is less, but at least 4096)")
 	f.StringVar(&o.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own, or the text of one")
 	f.oneOf(&o.contentFormat, "chat-template-content-format", "what the template sees of a message's content: string, the text; openai, the list of parts; auto decides by looking at the template", "auto", "string", "openai")
@@ -104,6 +104,7 @@ type engineOptions struct {
 	policy     string
 	caching    bool
 	hashAlgo   string
+	tiles      tileOptions
 	longPrompt int // --long-prefill-token-threshold
 	chunked    bool
 }
@@ -112,6 +113,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	f.group("Device and types")
 	f.deviceFlag(&o.device)
 	o.cpuOptions.bind(f)
+	o.tiles.bind(f)
 	f.StringVar(&o.simProfile, "sim-profile", "instant", "how long --device sim takes for a step: instant, h100-llama-8b or a JSON `file`")
 	f.group("GPU")
 	o.gpuOptions.bind(f)

@@ -17,9 +17,9 @@ func blocksOf(d weights.DType) weights.Tensor {
 // TestQuantizedFiles: weights that are quantised in their file are not rounded again and do not
 // take much more memory than the file, unless the flags say so. What is done to them is in the log.
 func TestQuantizedFiles(t *testing.T) {
-	// No format of the CPU keeps IQ2_XS as it is.
+	// No format of the CPU keeps IQ2_XS in about as few bits.
 	none, coarse, plain := []weights.Tensor(nil), []weights.Tensor{blocksOf(weights.IQ2_XS), blocksOf(weights.IQ2_XS)}, []weights.Tensor{blocksOf(weights.Q8_0)}
-	const widened = "IQ2_XS is widened, without loss, to float32: 256KiB of memory instead of 19KiB"
+	const widened = "IQ2_XS is widened, without loss, to k8: 69KiB of memory instead of 19KiB"
 	for _, c := range []struct {
 		args  string
 		list  []weights.Tensor

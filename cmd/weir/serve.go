@@ -69,6 +69,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	defer func() { err = errors.Join(err, src.network.Close()) }()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	o.engine.tiles.log = log
 	s := &service{source: src, options: o, log: log, cancel: cancel}
 	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.progress); err != nil {
 		return err

@@ -24,12 +24,13 @@ import (
 //	MXFP4              [b] exponent (E8M0)
 //	Q4_K, Q5_K         float16 scale, float16 scale of the minimums, [b] uint8 factor of the scale, [b] uint8 factor of the minimum
 //	IQ4_XS             float16 scale, [b] int8 factor
-//	Q3_K, Q6_K         float16 scale, [s] int8 factor
+//	Q3_K, Q6_K, K8     float16 scale, [s] int8 factor
 //	Q2_K               float16 scale, float16 scale of the minimums, [s] two factors of four bits
 //	I4Z, I8Z           for each block: float16 scale, uint8 zero point
 //	NVFP4              sixteen float32, the scales of mantissas; [s] scale: which of them, and four bits more of exponent
 //
-// The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here.
+// The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here. K8 holds
+// IQ1 to IQ3: the products of a scale, a factor and a number of 8 bits, divided by 8.
 //
 // # Products
 //
@@ -106,7 +107,8 @@ type blockSpec struct {
 	source scaleSource
 	// A code has low bits, four or two, in a plane of its own, and high ones.
 	low, high int
-	// shift is how far a code is shifted to the left in an expanded block.
+	// shift is how far a code is shifted to the left in an expanded block. A code of eight
+	// bits has been shifted before.
 	shift int
 	// table has what codes stand for, nil if they stand for themselves.
 	table *[16]int8
@@ -131,6 +133,7 @@ var blockSpecs = [...]blockSpec{
 	IQ4NL - firstBlocks: {weights.IQ4_NL, plainBlocks, 2, halfFloats, 4, 0, 0, &valuesIQ4},
 	IQ4XS - firstBlocks: {weights.IQ4_XS, plainBlocks, 8, factors, 4, 0, 0, &valuesIQ4},
 	MXFP4 - firstBlocks: {weights.MXFP4, plainBlocks, 2, exponents, 4, 0, 0, &valuesMXFP4},
+	K8 - firstBlocks:    {weights.Invalid, halfBlocks, 8, factors, 8, 0, 3, nil},
 	I4Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 4, 0, 0, nil},
 	I8Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 8, 0, 0, nil},
 	NVFP4 - firstBlocks: {weights.Invalid, halfBlocks, 4, mantissas, 4, 0, 0, &valuesMXFP4},
@@ -155,11 +158,13 @@ func blockFormatOf(d weights.DType) Format {
 	switch d {
 	case weights.Q8_0:
 		return Q8
-	case weights.Q4_0:
+	case weights.Q4_0, weights.Q1_0, weights.Q2_0, weights.TQ1_0, weights.TQ2_0:
 		return Q4
+	case weights.IQ1_S, weights.IQ1_M, weights.IQ2_XXS, weights.IQ2_XS, weights.IQ2_S, weights.IQ3_XXS, weights.IQ3_S:
+		return K8
 	}
 	for i := range blockSpecs {
-		if blockSpecs[i].dtype == d {
+		if d.Blocked() && blockSpecs[i].dtype == d {
 			return firstBlocks + Format(i)
 		}
 	}
@@ -261,6 +266,9 @@ func planeBits(plane []byte, bits, c, r int) int {
 func (s *blockSpec) unsigned(code int) uint8 {
 	if s.table != nil {
 		return uint8(int(s.table[code]) + 128)
+	}
+	if s.low == 8 {
+		return uint8(code)
 	}
 	return uint8(code << s.shift)
 }

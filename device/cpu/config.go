@@ -34,6 +34,9 @@ type Config struct {
 	// HugePages asks the system for large pages under weights and KV cache.
 	// Reading weights with small ones costs a tenth of the bandwidth.
 	HugePages bool
+	// Tiles keeps packed matrices for the next start; nil: they are packed each time. Close
+	// closes it.
+	Tiles TileCache
 }
 
 const (

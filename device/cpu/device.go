@@ -99,6 +99,9 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.team.close()
+	if d.cfg.Tiles != nil {
+		d.cfg.Tiles.Close()
+	}
 	mem, weightMem := d.mem.close(), d.weightMem.close()
 	*d = Device{}
 	return errors.Join(mem, weightMem)

@@ -43,12 +43,27 @@ func native() []*impl {
 	}
 	list := []*impl{&base}
 	if cpu.ARM64.HasASIMDDP {
+		base.blocks = blockKernels{expand: expandNEON, dotExpanded: dotExpandedNEON}
+		base.blocks.round = roundSumsNEON
 		list = append([]*impl{base.with("dotprod", dotDotProd)}, list...)
 		if cpu.ARM64.HasI8MM {
 			list = append([]*impl{base.with("i8mm", dotI8MM)}, list...)
 		}
 	}
 	return list
+}
+
+// roundSumsNEON is blockKernels.round, with sums in plain Go.
+func roundSumsNEON(dst []byte, x []float32) {
+	var group [groupRow]byte
+	n := len(x) / groupColumns
+	for g := range n {
+		quantizeNEON(group[:], x[g*groupColumns:][:groupColumns])
+		for b := range 2 {
+			sumOne(dst[(2*g+b)*sumBlock:][:sumBlock], group[16+b*blockColumns:][:blockColumns], group[8+4*b:][:4])
+		}
+	}
+	roundSums(dst[n*2*sumBlock:], x[n*groupColumns:])
 }
 
 func largestNEON(x []float32) uint32 { return math.Float32bits(absMaxNEON(x)) }

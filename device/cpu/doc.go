@@ -50,12 +50,20 @@
 // # Types of blocks
 //
 // Tensors of ggml's types of blocks keep their codes: Q8_0 and Q4_0 become tiles of Q8 and Q4,
-// and the others tiles of their own where the tier has kernels for them (blocks.go, and
-// repack.go, which moves codes and scales from their places in a file to those in a tile). A
-// tile takes at most 1.15 times the bytes of the file. Stacked tensors of different types are
-// parts of one layer, each with tiles of its own. Products of all tiers are the same bits.
-// Where the configuration says float32, a tile is widened when it is used, and its product is
-// that of weights in float32.
+// and Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 tiles of their own
+// (blocks.go, and repack.go, which moves codes and scales from their places in a file to those
+// in a tile). A tile takes at most 1.15 times the bytes of the file. Types that have no tiles
+// go to some with more bits, where no number changes: TQ1_0, TQ2_0, Q1_0 and Q2_0 to Q4, and
+// IQ1 to IQ3 to K8. Stacked tensors of different types are parts of one layer, each with
+// tiles of its own. Where the configuration says float32, a tile is widened when it is used,
+// and its product is that of weights in float32.
+//
+// The products with such tiles are the same bits on every tier (but for Q8 and Q4): their
+// definition has a fused multiply-add, which the plain code computes with fma32. With AVX-512
+// VNNI a kernel takes blocks apart while it multiplies up to 12 rows. AVX2, AVX-VNNI and NEON
+// have registers for few rows, so for more of them a tile is expanded once, into scratch
+// memory, and then multiplied with all. The tier avx512, without VNNI, has the kernels of
+// AVX2, and the tier neon, where there is no SDOT, widens tensors of blocks to float32.
 //
 // Load refuses numbers that are none (NaN, infinities) and those that a format cannot hold,
 // with the tensor's name. Matrices are checked while they are packed and their numbers are
@@ -73,8 +81,8 @@
 // keys like this, too.
 //
 // The tier avx2 has no instruction that adds up four products. It multiplies six rows or more
-// with Q8 by Winograd's inner product, which has half of the multiplications (pairs.go); the
-// integers are the same.
+// with Q8, and twelve with types of blocks of eight bits, by Winograd's inner product, which has
+// half of the multiplications (pairs.go); the integers are the same.
 //
 // # Tiles
 //
@@ -82,6 +90,10 @@
 // of 16 rows and no horizontal sum is ever needed (format.go). The KV cache consists of
 // the same tiles: for Q·K a tile is 16 positions by HeadDim, for P·V it is 16 dimensions
 // by 16 positions (kv.go).
+//
+// Packing takes most of the time that a start takes. So a Config may have a TileCache, which keeps
+// tiles of formats that are not only moved from one start to the next (tilecache.go). Their layout
+// has a number, and a test that fails if the layout changes and the number does not.
 //
 // # The path of a matrix product
 //

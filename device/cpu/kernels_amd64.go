@@ -2054,6 +2054,11 @@ func widenIQ4XSAVX512(dst, units []byte, n int)
 //go:noescape
 func widenMXFP4AVX512(dst, units []byte, n int)
 
+// widenK8AVX512 is blockKernels.widen for K8.
+//
+//go:noescape
+func widenK8AVX512(dst, units []byte, n int)
+
 // widenI4ZAVX512 is blockKernels.widen for I4Z.
 //
 //go:noescape
@@ -2728,6 +2733,66 @@ func dotMXFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int
 //
 //go:noescape
 func dotMXFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x1AVX512VNNI is blockKernels.dot for tiles of K8 and 1 rows of x.
+//
+//go:noescape
+func dotK8x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x2AVX512VNNI is blockKernels.dot for tiles of K8 and 2 rows of x.
+//
+//go:noescape
+func dotK8x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x3AVX512VNNI is blockKernels.dot for tiles of K8 and 3 rows of x.
+//
+//go:noescape
+func dotK8x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x4AVX512VNNI is blockKernels.dot for tiles of K8 and 4 rows of x.
+//
+//go:noescape
+func dotK8x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x5AVX512VNNI is blockKernels.dot for tiles of K8 and 5 rows of x.
+//
+//go:noescape
+func dotK8x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x6AVX512VNNI is blockKernels.dot for tiles of K8 and 6 rows of x.
+//
+//go:noescape
+func dotK8x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x7AVX512VNNI is blockKernels.dot for tiles of K8 and 7 rows of x.
+//
+//go:noescape
+func dotK8x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x8AVX512VNNI is blockKernels.dot for tiles of K8 and 8 rows of x.
+//
+//go:noescape
+func dotK8x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x9AVX512VNNI is blockKernels.dot for tiles of K8 and 9 rows of x.
+//
+//go:noescape
+func dotK8x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x10AVX512VNNI is blockKernels.dot for tiles of K8 and 10 rows of x.
+//
+//go:noescape
+func dotK8x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x11AVX512VNNI is blockKernels.dot for tiles of K8 and 11 rows of x.
+//
+//go:noescape
+func dotK8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x12AVX512VNNI is blockKernels.dot for tiles of K8 and 12 rows of x.
+//
+//go:noescape
+func dotK8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // dotI4Zx1AVX512VNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
 //
@@ -3434,6 +3499,16 @@ func expandPairsAVX2(dst, groups []byte, n int)
 //go:noescape
 func pairRowAVX2(dst, row []byte, n int) uint32
 
+// expandPairsBlocksAVX2 is pairKernels.expandBlocks.
+//
+//go:noescape
+func expandPairsBlocksAVX2(dst, groups []byte, n int)
+
+// pairRowBlocksAVX2 is pairKernels.roundBlocks.
+//
+//go:noescape
+func pairRowBlocksAVX2(dst, row []byte, n int) uint32
+
 // dotPairsx1AVX2 is pairKernels.dot for 1 rows of x at a time.
 //
 //go:noescape
@@ -3519,6 +3594,11 @@ func widenIQ4XSAVX2(dst, units []byte, n int)
 //go:noescape
 func widenMXFP4AVX2(dst, units []byte, n int)
 
+// widenK8AVX2 is blockKernels.widen for K8.
+//
+//go:noescape
+func widenK8AVX2(dst, units []byte, n int)
+
 // widenI4ZAVX2 is blockKernels.widen for I4Z.
 //
 //go:noescape
@@ -3588,6 +3668,11 @@ func expandIQ4XSAVX2(dst, units []byte, n int)
 //
 //go:noescape
 func expandMXFP4AVX2(dst, units []byte, n int)
+
+// expandK8AVX2 is blockKernels.expand for K8.
+//
+//go:noescape
+func expandK8AVX2(dst, units []byte, n int)
 
 // expandI4ZAVX2 is blockKernels.expand for I4Z.
 //
@@ -3784,6 +3869,31 @@ func dotExpandedHalvesx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y 
 //go:noescape
 func dotExpandedHalvesx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotExpandedHalfBytesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotExpandedTablex1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
 //
 //go:noescape
@@ -3923,6 +4033,11 @@ func dotIQ4XSx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //
 //go:noescape
 func dotMXFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotK8x1AVX2 is blockKernels.dot for tiles of K8 and 1 rows of x.
+//
+//go:noescape
+func dotK8x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // dotI4Zx1AVX2 is blockKernels.dot for tiles of I4Z and 1 rows of x.
 //
@@ -4159,6 +4274,36 @@ func dotExpandedHalvesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int,
 //go:noescape
 func dotExpandedHalvesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotExpandedHalfBytesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfBytesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 255.
+//
+//go:noescape
+func dotExpandedHalfBytesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotExpandedTablex1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
 //
 //go:noescape
@@ -4334,6 +4479,11 @@ func dotIQ4XSx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y 
 //go:noescape
 func dotMXFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotK8x1AVXVNNI is blockKernels.dot for tiles of K8 and 1 rows of x.
+//
+//go:noescape
+func dotK8x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotI4Zx1AVXVNNI is blockKernels.dot for tiles of I4Z and 1 rows of x.
 //
 //go:noescape
@@ -4464,6 +4614,7 @@ var widenAVX512 = [lastBlocks + 1]unitFunc{
 	IQ4NL: widenIQ4NLAVX512,
 	IQ4XS: widenIQ4XSAVX512,
 	MXFP4: widenMXFP4AVX512,
+	K8:    widenK8AVX512,
 	I4Z:   widenI4ZAVX512,
 	I8Z:   widenI8ZAVX512,
 	NVFP4: widenNVFP4AVX512,
@@ -4481,6 +4632,7 @@ var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX512VNNI, dotIQ4NLx2AVX512VNNI, dotIQ4NLx3AVX512VNNI, dotIQ4NLx4AVX512VNNI, dotIQ4NLx5AVX512VNNI, dotIQ4NLx6AVX512VNNI, dotIQ4NLx7AVX512VNNI, dotIQ4NLx8AVX512VNNI, dotIQ4NLx9AVX512VNNI, dotIQ4NLx10AVX512VNNI, dotIQ4NLx11AVX512VNNI, dotIQ4NLx12AVX512VNNI},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX512VNNI, dotIQ4XSx2AVX512VNNI, dotIQ4XSx3AVX512VNNI, dotIQ4XSx4AVX512VNNI, dotIQ4XSx5AVX512VNNI, dotIQ4XSx6AVX512VNNI, dotIQ4XSx7AVX512VNNI, dotIQ4XSx8AVX512VNNI, dotIQ4XSx9AVX512VNNI, dotIQ4XSx10AVX512VNNI, dotIQ4XSx11AVX512VNNI, dotIQ4XSx12AVX512VNNI},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
+	K8 - firstBlocks:    {nil, dotK8x1AVX512VNNI, dotK8x2AVX512VNNI, dotK8x3AVX512VNNI, dotK8x4AVX512VNNI, dotK8x5AVX512VNNI, dotK8x6AVX512VNNI, dotK8x7AVX512VNNI, dotK8x8AVX512VNNI, dotK8x9AVX512VNNI, dotK8x10AVX512VNNI, dotK8x11AVX512VNNI, dotK8x12AVX512VNNI},
 	I4Z - firstBlocks:   {nil, dotI4Zx1AVX512VNNI, dotI4Zx2AVX512VNNI, dotI4Zx3AVX512VNNI, dotI4Zx4AVX512VNNI, dotI4Zx5AVX512VNNI, dotI4Zx6AVX512VNNI, dotI4Zx7AVX512VNNI, dotI4Zx8AVX512VNNI, dotI4Zx9AVX512VNNI, dotI4Zx10AVX512VNNI, dotI4Zx11AVX512VNNI, dotI4Zx12AVX512VNNI},
 	I8Z - firstBlocks:   {nil, dotI8Zx1AVX512VNNI, dotI8Zx2AVX512VNNI, dotI8Zx3AVX512VNNI, dotI8Zx4AVX512VNNI, dotI8Zx5AVX512VNNI, dotI8Zx6AVX512VNNI, dotI8Zx7AVX512VNNI, dotI8Zx8AVX512VNNI, dotI8Zx9AVX512VNNI, dotI8Zx10AVX512VNNI, dotI8Zx11AVX512VNNI, dotI8Zx12AVX512VNNI},
 	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVX512VNNI, dotNVFP4x2AVX512VNNI, dotNVFP4x3AVX512VNNI, dotNVFP4x4AVX512VNNI, dotNVFP4x5AVX512VNNI, dotNVFP4x6AVX512VNNI, dotNVFP4x7AVX512VNNI, dotNVFP4x8AVX512VNNI, dotNVFP4x9AVX512VNNI, dotNVFP4x10AVX512VNNI, dotNVFP4x11AVX512VNNI, dotNVFP4x12AVX512VNNI},
@@ -4543,7 +4695,10 @@ var dotAVX2 = [W8A8 + 1][]dotFunc{
 	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
 }
 
-var pairsAVX2 = pairKernels{expand: expandPairsAVX2, round: pairRowAVX2, dot: []pairFunc{nil, dotPairsx1AVX2, dotPairsx2AVX2, dotPairsx3AVX2, dotPairsx4AVX2}}
+var pairsAVX2 = pairKernels{
+	expand: expandPairsAVX2, round: pairRowAVX2,
+	expandBlocks: expandPairsBlocksAVX2, roundBlocks: pairRowBlocksAVX2,
+	dot: []pairFunc{nil, dotPairsx1AVX2, dotPairsx2AVX2, dotPairsx3AVX2, dotPairsx4AVX2}}
 
 var widenAVX2 = [lastBlocks + 1]unitFunc{
 	Q8:    widenQ8AVX2,
@@ -4559,6 +4714,7 @@ var widenAVX2 = [lastBlocks + 1]unitFunc{
 	IQ4NL: widenIQ4NLAVX2,
 	IQ4XS: widenIQ4XSAVX2,
 	MXFP4: widenMXFP4AVX2,
+	K8:    widenK8AVX2,
 	I4Z:   widenI4ZAVX2,
 	I8Z:   widenI8ZAVX2,
 	NVFP4: widenNVFP4AVX2,
@@ -4576,6 +4732,7 @@ var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX2},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX2},
+	K8 - firstBlocks:    {nil, dotK8x1AVX2},
 	I4Z - firstBlocks:   {nil, dotI4Zx1AVX2, dotI4Zx2AVX2, dotI4Zx3AVX2, dotI4Zx4AVX2},
 	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVX2},
 }
@@ -4592,6 +4749,7 @@ var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
 	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
 	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
 	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	K8 - firstBlocks:    {nil, dotExpandedHalfBytesx1AVX2, dotExpandedHalfBytesx2AVX2, dotExpandedHalfBytesx3AVX2, dotExpandedHalfBytesx4AVX2, dotExpandedHalfBytesx5AVX2},
 	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
 	NVFP4 - firstBlocks: {nil, dotExpandedHalvesx1AVX2, dotExpandedHalvesx2AVX2, dotExpandedHalvesx3AVX2, dotExpandedHalvesx4AVX2, dotExpandedHalvesx5AVX2, dotExpandedHalvesx6AVX2},
 }
@@ -4608,6 +4766,7 @@ var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVXVNNI},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVXVNNI, dotIQ4XSx2AVXVNNI, dotIQ4XSx3AVXVNNI, dotIQ4XSx4AVXVNNI},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVXVNNI},
+	K8 - firstBlocks:    {nil, dotK8x1AVXVNNI},
 	I4Z - firstBlocks:   {nil, dotI4Zx1AVXVNNI, dotI4Zx2AVXVNNI, dotI4Zx3AVXVNNI, dotI4Zx4AVXVNNI},
 	I8Z - firstBlocks:   {nil, dotI8Zx1AVXVNNI},
 	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVXVNNI},
@@ -4625,6 +4784,7 @@ var dotExpandedAVXVNNI = [lastBlocks - firstBlocks + 1][]expandedFunc{
 	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
 	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVXVNNI, dotExpandedTablex2AVXVNNI, dotExpandedTablex3AVXVNNI, dotExpandedTablex4AVXVNNI, dotExpandedTablex5AVXVNNI, dotExpandedTablex6AVXVNNI},
 	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
+	K8 - firstBlocks:    {nil, dotExpandedHalfBytesx1AVXVNNI, dotExpandedHalfBytesx2AVXVNNI, dotExpandedHalfBytesx3AVXVNNI, dotExpandedHalfBytesx4AVXVNNI, dotExpandedHalfBytesx5AVXVNNI, dotExpandedHalfBytesx6AVXVNNI},
 	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
 	I8Z - firstBlocks:   {nil, dotExpandedBytesx1AVXVNNI, dotExpandedBytesx2AVXVNNI, dotExpandedBytesx3AVXVNNI, dotExpandedBytesx4AVXVNNI, dotExpandedBytesx5AVXVNNI, dotExpandedBytesx6AVXVNNI},
 	NVFP4 - firstBlocks: {nil, dotExpandedHalvesx1AVXVNNI, dotExpandedHalvesx2AVXVNNI, dotExpandedHalvesx3AVXVNNI, dotExpandedHalvesx4AVXVNNI, dotExpandedHalvesx5AVXVNNI, dotExpandedHalvesx6AVXVNNI},
@@ -4642,6 +4802,7 @@ var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
 	IQ4NL - firstBlocks: expandIQ4NLAVX2,
 	IQ4XS - firstBlocks: expandIQ4XSAVX2,
 	MXFP4 - firstBlocks: expandMXFP4AVX2,
+	K8 - firstBlocks:    expandK8AVX2,
 	I4Z - firstBlocks:   expandI4ZAVX2,
 	I8Z - firstBlocks:   expandI8ZAVX2,
 	NVFP4 - firstBlocks: expandNVFP4AVX2,

@@ -314,6 +314,131 @@ func prefetchNEON(kv []byte, at []int, n int)
 //go:noescape
 func absMaxNEON(x []float32) float32
 
+// expandQ41NEON is blockKernels.expand for Q41.
+//
+//go:noescape
+func expandQ41NEON(dst, units []byte, n int)
+
+// expandQ50NEON is blockKernels.expand for Q50.
+//
+//go:noescape
+func expandQ50NEON(dst, units []byte, n int)
+
+// expandQ51NEON is blockKernels.expand for Q51.
+//
+//go:noescape
+func expandQ51NEON(dst, units []byte, n int)
+
+// expandQ2KNEON is blockKernels.expand for Q2K.
+//
+//go:noescape
+func expandQ2KNEON(dst, units []byte, n int)
+
+// expandQ3KNEON is blockKernels.expand for Q3K.
+//
+//go:noescape
+func expandQ3KNEON(dst, units []byte, n int)
+
+// expandQ4KNEON is blockKernels.expand for Q4K.
+//
+//go:noescape
+func expandQ4KNEON(dst, units []byte, n int)
+
+// expandQ5KNEON is blockKernels.expand for Q5K.
+//
+//go:noescape
+func expandQ5KNEON(dst, units []byte, n int)
+
+// expandQ6KNEON is blockKernels.expand for Q6K.
+//
+//go:noescape
+func expandQ6KNEON(dst, units []byte, n int)
+
+// expandIQ4NLNEON is blockKernels.expand for IQ4NL.
+//
+//go:noescape
+func expandIQ4NLNEON(dst, units []byte, n int)
+
+// expandIQ4XSNEON is blockKernels.expand for IQ4XS.
+//
+//go:noescape
+func expandIQ4XSNEON(dst, units []byte, n int)
+
+// expandMXFP4NEON is blockKernels.expand for MXFP4.
+//
+//go:noescape
+func expandMXFP4NEON(dst, units []byte, n int)
+
+// expandK8NEON is blockKernels.expand for K8.
+//
+//go:noescape
+func expandK8NEON(dst, units []byte, n int)
+
+// expandI4ZNEON is blockKernels.expand for I4Z.
+//
+//go:noescape
+func expandI4ZNEON(dst, units []byte, n int)
+
+// dotExpandedPlainx1NEON is blockKernels.dotExpanded for 1 rows of x.
+//
+//go:noescape
+func dotExpandedPlainx1NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPlainx2NEON is blockKernels.dotExpanded for 2 rows of x.
+//
+//go:noescape
+func dotExpandedPlainx2NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedPlainx3NEON is blockKernels.dotExpanded for 3 rows of x.
+//
+//go:noescape
+func dotExpandedPlainx3NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedMinx1NEON is blockKernels.dotExpanded for 1 rows of x.
+//
+//go:noescape
+func dotExpandedMinx1NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedMinx2NEON is blockKernels.dotExpanded for 2 rows of x.
+//
+//go:noescape
+func dotExpandedMinx2NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedMinx3NEON is blockKernels.dotExpanded for 3 rows of x.
+//
+//go:noescape
+func dotExpandedMinx3NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfx1NEON is blockKernels.dotExpanded for 1 rows of x.
+//
+//go:noescape
+func dotExpandedHalfx1NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfx2NEON is blockKernels.dotExpanded for 2 rows of x.
+//
+//go:noescape
+func dotExpandedHalfx2NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfx3NEON is blockKernels.dotExpanded for 3 rows of x.
+//
+//go:noescape
+func dotExpandedHalfx3NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfMinx1NEON is blockKernels.dotExpanded for 1 rows of x.
+//
+//go:noescape
+func dotExpandedHalfMinx1NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfMinx2NEON is blockKernels.dotExpanded for 2 rows of x.
+//
+//go:noescape
+func dotExpandedHalfMinx2NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalfMinx3NEON is blockKernels.dotExpanded for 3 rows of x.
+//
+//go:noescape
+func dotExpandedHalfMinx3NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 var mulNEON = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1NEON, mulF32x2NEON, mulF32x3NEON},
 	F16:  {nil, mulF16x1NEON, mulF16x2NEON, mulF16x3NEON},
@@ -336,4 +461,36 @@ var dotI8MM = [W8A8 + 1][]dotFunc{
 	Q8:   {nil, dotQ8x1I8MMNEON, dotQ8x2I8MMNEON, dotQ8x3I8MMNEON},
 	Q4:   {nil, dotQ4x1NEON, dotQ4x2NEON, dotQ4x3NEON},
 	W8A8: {nil, dotW8A8x1I8MMNEON, dotW8A8x2I8MMNEON, dotW8A8x3I8MMNEON},
+}
+
+var expandNEON = [lastBlocks - firstBlocks + 1]unitFunc{
+	Q41 - firstBlocks:   expandQ41NEON,
+	Q50 - firstBlocks:   expandQ50NEON,
+	Q51 - firstBlocks:   expandQ51NEON,
+	Q2K - firstBlocks:   expandQ2KNEON,
+	Q3K - firstBlocks:   expandQ3KNEON,
+	Q4K - firstBlocks:   expandQ4KNEON,
+	Q5K - firstBlocks:   expandQ5KNEON,
+	Q6K - firstBlocks:   expandQ6KNEON,
+	IQ4NL - firstBlocks: expandIQ4NLNEON,
+	IQ4XS - firstBlocks: expandIQ4XSNEON,
+	MXFP4 - firstBlocks: expandMXFP4NEON,
+	K8 - firstBlocks:    expandK8NEON,
+	I4Z - firstBlocks:   expandI4ZNEON,
+}
+
+var dotExpandedNEON = [lastBlocks - firstBlocks + 1][]expandedFunc{
+	Q41 - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
+	Q50 - firstBlocks:   {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
+	Q51 - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
+	Q2K - firstBlocks:   {nil, dotExpandedHalfMinx1NEON, dotExpandedHalfMinx2NEON, dotExpandedHalfMinx3NEON},
+	Q3K - firstBlocks:   {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
+	Q4K - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
+	Q5K - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
+	Q6K - firstBlocks:   {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
+	IQ4NL - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
+	IQ4XS - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
+	MXFP4 - firstBlocks: {nil, dotExpandedPlainx1NEON, dotExpandedPlainx2NEON, dotExpandedPlainx3NEON},
+	K8 - firstBlocks:    {nil, dotExpandedHalfx1NEON, dotExpandedHalfx2NEON, dotExpandedHalfx3NEON},
+	I4Z - firstBlocks:   {nil, dotExpandedMinx1NEON, dotExpandedMinx2NEON, dotExpandedMinx3NEON},
 }

@@ -174,14 +174,7 @@ func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
 	if w.data, err = d.weightMem.bytes(size); err != nil {
 		return err
 	}
-	j := &packJob{w: w, rows: m.Rows, kept: map[*weights.Tensor]bool{}}
-	for i := range m.Rows {
-		t := &m.Rows[i]
-		// storedAs has looked at the numbers, but where the format is the configuration's.
-		j.kept[t] = (tilesOf(t) == w.format || t.Packed != nil && withZeros(t) == w.format) && (d.cfg.WeightType == Auto || w.exact || w.format.holds(t))
-	}
-	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
-	if err := j.bad.take(); err != nil {
+	if err := d.fill(w, m.Rows); err != nil {
 		return err
 	}
 	for _, t := range m.Rows {
@@ -197,6 +190,30 @@ func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
 		return err
 	}
 	return d.input.expect(d, w)
+}
+
+// fill reads w's tiles from the cache, or packs them.
+func (d *Device) fill(w *matrix, rows []weights.Tensor) error {
+	cached, key := d.cached(w), ""
+	if cached {
+		key = d.tileKey(w, rows)
+	}
+	if !cached || !d.restore(w, key) {
+		j := &packJob{w: w, rows: rows, kept: map[*weights.Tensor]bool{}}
+		for i := range rows {
+			t := &rows[i]
+			// storedAs has looked at the numbers, but where the format is the configuration's.
+			j.kept[t] = (tilesOf(t) == w.format || t.Packed != nil && withZeros(t) == w.format) && (d.cfg.WeightType == Auto || w.exact || w.format.holds(t))
+		}
+		d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
+		if err := j.bad.take(); err != nil {
+			return err
+		}
+	}
+	if cached {
+		d.cfg.Tiles.Keep(key, w.tile, w.data)
+	}
+	return nil
 }
 
 // storedAs is the format of a tensor in memory. Blocks keep their codes, also where they are
@@ -449,7 +466,7 @@ func (d *Device) loadEmbedding(m model.Matrix) (embedding, error) {
 	e := embedding{parts: m.Rows}
 	e.rows, e.width = m.Size()
 	for i, t := range m.Rows {
-		if d.packed[unsafe.SliceData(t.Data)] {
+		if d.packed[unsafe.SliceData(t.Data)] || d.knownFinite(&t) {
 			continue
 		}
 		j, pieces := &checkJob{table: m.Rows[i : i+1]}, (len(t.Data)+checkBytes-1)/checkBytes
@@ -460,6 +477,7 @@ func (d *Device) loadEmbedding(m model.Matrix) (embedding, error) {
 		if err := j.bad.take(); err != nil {
 			return e, err
 		}
+		d.keepFinite(&t)
 	}
 	return e, nil
 }

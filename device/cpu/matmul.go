@@ -164,7 +164,7 @@ func (j *productJob) do(worker, chunk int) {
 
 	if j.way == byPairs && j.preparePairs(&sc.pairs, row, n) {
 		for tile := first; tile < end; tile++ {
-			j.multiplyPairs(&sc.pairs, tile, j.after(worker, chunk, tile), n, y.from(0, (tile-first)*rowsPerTile))
+			j.multiplyPairs(sc, tile, j.after(worker, chunk, tile), n, y.from(0, (tile-first)*rowsPerTile))
 		}
 	} else {
 		j.passes(sc, worker, chunk, row, n, y)
@@ -182,7 +182,7 @@ func (j *productJob) passes(sc *scratch, worker, chunk, row, n int, y view) {
 	first := chunk % j.parts * j.tiles
 	tile, end, limit := first, min(first+j.tiles, j.m.tiles()), j.limit
 	if j.way == byPairs {
-		limit = j.d.impl.most(byDot, j.m.format)
+		limit = j.d.impl.most(j.passesBy(), j.m.format)
 	}
 	passes := (n + limit - 1) / limit
 	if full := min(end, j.m.n/rowsPerTile); passes == 1 && full > tile && j.way != byExpanded && j.way != byWidened {

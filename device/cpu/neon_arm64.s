@@ -14828,3 +14828,5851 @@ done:
 	FMOVS F0, ret+24(FP)
 	RET
 
+DATA iq4<>+0(SB)/1, $0x81
+DATA iq4<>+1(SB)/1, $0x98
+DATA iq4<>+2(SB)/1, $0xad
+DATA iq4<>+3(SB)/1, $0xbf
+DATA iq4<>+4(SB)/1, $0xcf
+DATA iq4<>+5(SB)/1, $0xdd
+DATA iq4<>+6(SB)/1, $0xea
+DATA iq4<>+7(SB)/1, $0xf6
+DATA iq4<>+8(SB)/1, $0x01
+DATA iq4<>+9(SB)/1, $0x0d
+DATA iq4<>+10(SB)/1, $0x19
+DATA iq4<>+11(SB)/1, $0x26
+DATA iq4<>+12(SB)/1, $0x35
+DATA iq4<>+13(SB)/1, $0x45
+DATA iq4<>+14(SB)/1, $0x59
+DATA iq4<>+15(SB)/1, $0x71
+GLOBL iq4<>(SB), RODATA|NOPTR, $16
+
+DATA mxfp4<>+0(SB)/1, $0x00
+DATA mxfp4<>+1(SB)/1, $0x01
+DATA mxfp4<>+2(SB)/1, $0x02
+DATA mxfp4<>+3(SB)/1, $0x03
+DATA mxfp4<>+4(SB)/1, $0x04
+DATA mxfp4<>+5(SB)/1, $0x06
+DATA mxfp4<>+6(SB)/1, $0x08
+DATA mxfp4<>+7(SB)/1, $0x0c
+DATA mxfp4<>+8(SB)/1, $0x00
+DATA mxfp4<>+9(SB)/1, $0xff
+DATA mxfp4<>+10(SB)/1, $0xfe
+DATA mxfp4<>+11(SB)/1, $0xfd
+DATA mxfp4<>+12(SB)/1, $0xfc
+DATA mxfp4<>+13(SB)/1, $0xfa
+DATA mxfp4<>+14(SB)/1, $0xf8
+DATA mxfp4<>+15(SB)/1, $0xf4
+GLOBL mxfp4<>(SB), RODATA|NOPTR, $16
+
+// func expandQ41NEON(dst, units []byte, n int)
+TEXT ·expandQ41NEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	CBZ R2, end
+unit:
+	ADD $0, R1, R3
+	ADD $128, R1, R4
+	MOVD $2, R5
+block:
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3dc0046a // ldr q10, [x3, #16]
+	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
+	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc01068 // ldr q8, [x3, #64]
+	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3dc0146a // ldr q10, [x3, #80]
+	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
+	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $32, R3, R3
+	ADD $256, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandQ50NEON(dst, units []byte, n int)
+TEXT ·expandQ50NEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	WORD $0x4f00e430 // movi v16.16b, #0x1
+	WORD $0x4f00e611 // movi v17.16b, #0x10
+	CBZ R2, end
+unit:
+	ADD $0, R1, R3
+	ADD $64, R1, R4
+	MOVD $2, R5
+block:
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3dc0046a // ldr q10, [x3, #16]
+	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
+	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80100e // str q14, [x0, #64]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80140e // str q14, [x0, #80]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80180e // str q14, [x0, #96]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d801c0e // str q14, [x0, #112]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	ADD $32, R3, R3
+	ADD $320, R4, R4
+	ADD $576, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandQ51NEON(dst, units []byte, n int)
+TEXT ·expandQ51NEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	WORD $0x4f00e430 // movi v16.16b, #0x1
+	CBZ R2, end
+unit:
+	ADD $0, R1, R3
+	ADD $128, R1, R4
+	MOVD $2, R5
+block:
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3dc0046a // ldr q10, [x3, #16]
+	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
+	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc01068 // ldr q8, [x3, #64]
+	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3dc0146a // ldr q10, [x3, #80]
+	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
+	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $32, R3, R3
+	ADD $320, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandQ2KNEON(dst, units []byte, n int)
+TEXT ·expandQ2KNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e46f // movi v15.16b, #0x3
+	MOVD $0x3c000000, R9
+	WORD $0x4e040d35 // dup v21.4s, w9
+	CBZ R2, end
+unit:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e217843 // fcvtl2 v3.4s, v2.8h
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x3dc00824 // ldr q4, [x1, #32]
+	WORD $0x4e217885 // fcvtl2 v5.4s, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x3dc00c26 // ldr q6, [x1, #48]
+	WORD $0x4e2178c7 // fcvtl2 v7.4s, v6.8h
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
+	WORD $0x6e35dca5 // fmul v5.4s, v5.4s, v21.4s
+	WORD $0x6e35dcc6 // fmul v6.4s, v6.4s, v21.4s
+	WORD $0x6e35dce7 // fmul v7.4s, v7.4s, v21.4s
+	ADD $64, R1, R3
+	ADD $320, R1, R4
+	MOVD $8, R5
+block:
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x4f00e5ed // movi v13.16b, #0xf
+	WORD $0x4e2d1d8c // and v12.16b, v12.16b, v13.16b
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x6f0c058c // ushr v12.16b, v12.16b, #4
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e24dd08 // fmul v8.4s, v8.4s, v4.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e27dd6b // fmul v11.4s, v11.4s, v7.4s
+	WORD $0x3d802008 // str q8, [x0, #128]
+	WORD $0x3d802409 // str q9, [x0, #144]
+	WORD $0x3d80280a // str q10, [x0, #160]
+	WORD $0x3d802c0b // str q11, [x0, #176]
+	WORD $0x3dc0046c // ldr q12, [x3, #16]
+	WORD $0x4f00e5ed // movi v13.16b, #0xf
+	WORD $0x4e2d1d8c // and v12.16b, v12.16b, v13.16b
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0046c // ldr q12, [x3, #16]
+	WORD $0x6f0c058c // ushr v12.16b, v12.16b, #4
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e24dd08 // fmul v8.4s, v8.4s, v4.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e27dd6b // fmul v11.4s, v11.4s, v7.4s
+	WORD $0x3d803008 // str q8, [x0, #192]
+	WORD $0x3d803409 // str q9, [x0, #208]
+	WORD $0x3d80380a // str q10, [x0, #224]
+	WORD $0x3d803c0b // str q11, [x0, #240]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3d80a00e // str q14, [x0, #640]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3d80b00e // str q14, [x0, #704]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3d80a40e // str q14, [x0, #656]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3d80b40e // str q14, [x0, #720]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3d80a80e // str q14, [x0, #672]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3d80b80e // str q14, [x0, #736]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3d80ac0e // str q14, [x0, #688]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3d80bc0e // str q14, [x0, #752]
+	ADD $32, R3, R3
+	ADD $128, R4, R4
+	ADD $768, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandQ3KNEON(dst, units []byte, n int)
+TEXT ·expandQ3KNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e46f // movi v15.16b, #0x3
+	WORD $0x4f00e430 // movi v16.16b, #0x1
+	WORD $0x4f00e491 // movi v17.16b, #0x4
+	MOVD $0x3f800000, R9
+	WORD $0x4e040d35 // dup v21.4s, w9
+	CBZ R2, end
+unit:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e217843 // fcvtl2 v3.4s, v2.8h
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	ADD $32, R1, R3
+	ADD $320, R1, R4
+	MOVD $8, R5
+block:
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x0f08a588 // sshll v8.8h, v12.8b, #0
+	WORD $0x4f08a58a // sshll2 v10.8h, v12.16b, #0
+	WORD $0x4f10a509 // sshll2 v9.4s, v8.8h, #0
+	WORD $0x0f10a508 // sshll v8.4s, v8.4h, #0
+	WORD $0x4f10a54b // sshll2 v11.4s, v10.8h, #0
+	WORD $0x0f10a54a // sshll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0046c // ldr q12, [x3, #16]
+	WORD $0x0f08a588 // sshll v8.8h, v12.8b, #0
+	WORD $0x4f08a58a // sshll2 v10.8h, v12.16b, #0
+	WORD $0x4f10a509 // sshll2 v9.4s, v8.8h, #0
+	WORD $0x0f10a508 // sshll v8.4s, v8.4h, #0
+	WORD $0x4f10a54b // sshll2 v11.4s, v10.8h, #0
+	WORD $0x0f10a54a // sshll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0208d // ldr q13, [x4, #128]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0208d // ldr q13, [x4, #128]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0208d // ldr q13, [x4, #128]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3dc0208d // ldr q13, [x4, #128]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0208d // ldr q13, [x4, #128]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0208d // ldr q13, [x4, #128]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0208d // ldr q13, [x4, #128]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3dc0208d // ldr q13, [x4, #128]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0248d // ldr q13, [x4, #144]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0248d // ldr q13, [x4, #144]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0248d // ldr q13, [x4, #144]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3dc0248d // ldr q13, [x4, #144]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0248d // ldr q13, [x4, #144]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0248d // ldr q13, [x4, #144]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0248d // ldr q13, [x4, #144]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3dc0248d // ldr q13, [x4, #144]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0288d // ldr q13, [x4, #160]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0288d // ldr q13, [x4, #160]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0288d // ldr q13, [x4, #160]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3dc0288d // ldr q13, [x4, #160]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0288d // ldr q13, [x4, #160]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0288d // ldr q13, [x4, #160]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc0288d // ldr q13, [x4, #160]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3dc0288d // ldr q13, [x4, #160]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc02c8d // ldr q13, [x4, #176]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc02c8d // ldr q13, [x4, #176]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc02c8d // ldr q13, [x4, #176]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3dc02c8d // ldr q13, [x4, #176]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc02c8d // ldr q13, [x4, #176]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0e058e // ushr v14.16b, v12.16b, #2
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc02c8d // ldr q13, [x4, #176]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e2f1dce // and v14.16b, v14.16b, v15.16b
+	WORD $0x3dc02c8d // ldr q13, [x4, #176]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x6f0a058e // ushr v14.16b, v12.16b, #6
+	WORD $0x3dc02c8d // ldr q13, [x4, #176]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0a55ad // shl v13.16b, v13.16b, #2
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $32, R3, R3
+	ADD $192, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandQ4KNEON(dst, units []byte, n int)
+TEXT ·expandQ4KNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	MOVD $0x3f800000, R9
+	WORD $0x4e040d35 // dup v21.4s, w9
+	CBZ R2, end
+unit:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e217843 // fcvtl2 v3.4s, v2.8h
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x3dc00824 // ldr q4, [x1, #32]
+	WORD $0x4e217885 // fcvtl2 v5.4s, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x3dc00c26 // ldr q6, [x1, #48]
+	WORD $0x4e2178c7 // fcvtl2 v7.4s, v6.8h
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
+	WORD $0x6ea0f8c6 // fneg v6.4s, v6.4s
+	WORD $0x6ea0f8e7 // fneg v7.4s, v7.4s
+	ADD $64, R1, R3
+	ADD $320, R1, R4
+	MOVD $8, R5
+block:
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0206c // ldr q12, [x3, #128]
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e24dd08 // fmul v8.4s, v8.4s, v4.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e27dd6b // fmul v11.4s, v11.4s, v7.4s
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $16, R3, R3
+	ADD $256, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandQ5KNEON(dst, units []byte, n int)
+TEXT ·expandQ5KNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	WORD $0x4f00e430 // movi v16.16b, #0x1
+	MOVD $0x3f800000, R9
+	WORD $0x4e040d35 // dup v21.4s, w9
+	CBZ R2, end
+unit:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e217843 // fcvtl2 v3.4s, v2.8h
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x3dc00824 // ldr q4, [x1, #32]
+	WORD $0x4e217885 // fcvtl2 v5.4s, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x3dc00c26 // ldr q6, [x1, #48]
+	WORD $0x4e2178c7 // fcvtl2 v7.4s, v6.8h
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
+	WORD $0x6ea0f8c6 // fneg v6.4s, v6.4s
+	WORD $0x6ea0f8e7 // fneg v7.4s, v7.4s
+	ADD $64, R1, R3
+	ADD $320, R1, R4
+	MOVD $8, R5
+block:
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0206c // ldr q12, [x3, #128]
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e24dd08 // fmul v8.4s, v8.4s, v4.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e27dd6b // fmul v11.4s, v11.4s, v7.4s
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0b05ad // ushr v13.16b, v13.16b, #5
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0d05ad // ushr v13.16b, v13.16b, #3
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0905ad // ushr v13.16b, v13.16b, #7
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $16, R3, R3
+	ADD $320, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandQ6KNEON(dst, units []byte, n int)
+TEXT ·expandQ6KNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	WORD $0x4f00e470 // movi v16.16b, #0x3
+	WORD $0x4f01e411 // movi v17.16b, #0x20
+	MOVD $0x3f800000, R9
+	WORD $0x4e040d35 // dup v21.4s, w9
+	CBZ R2, end
+unit:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e217843 // fcvtl2 v3.4s, v2.8h
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	ADD $32, R1, R3
+	ADD $320, R1, R4
+	MOVD $8, R5
+block:
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x0f08a588 // sshll v8.8h, v12.8b, #0
+	WORD $0x4f08a58a // sshll2 v10.8h, v12.16b, #0
+	WORD $0x4f10a509 // sshll2 v9.4s, v8.8h, #0
+	WORD $0x0f10a508 // sshll v8.4s, v8.4h, #0
+	WORD $0x4f10a54b // sshll2 v11.4s, v10.8h, #0
+	WORD $0x0f10a54a // sshll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0046c // ldr q12, [x3, #16]
+	WORD $0x0f08a588 // sshll v8.8h, v12.8b, #0
+	WORD $0x4f08a58a // sshll2 v10.8h, v12.16b, #0
+	WORD $0x4f10a509 // sshll2 v9.4s, v8.8h, #0
+	WORD $0x0f10a508 // sshll v8.4s, v8.4h, #0
+	WORD $0x4f10a54b // sshll2 v11.4s, v10.8h, #0
+	WORD $0x0f10a54a // sshll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0508d // ldr q13, [x4, #320]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0508d // ldr q13, [x4, #320]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0408d // ldr q13, [x4, #256]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0508d // ldr q13, [x4, #320]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0508d // ldr q13, [x4, #320]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0548d // ldr q13, [x4, #336]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0548d // ldr q13, [x4, #336]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0448d // ldr q13, [x4, #272]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0548d // ldr q13, [x4, #336]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0548d // ldr q13, [x4, #336]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0588d // ldr q13, [x4, #352]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0588d // ldr q13, [x4, #352]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0488d // ldr q13, [x4, #288]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc0588d // ldr q13, [x4, #352]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc0588d // ldr q13, [x4, #352]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc05c8d // ldr q13, [x4, #368]
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc05c8d // ldr q13, [x4, #368]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc04c8d // ldr q13, [x4, #304]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3dc05c8d // ldr q13, [x4, #368]
+	WORD $0x6f0e05ad // ushr v13.16b, v13.16b, #2
+	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3dc05c8d // ldr q13, [x4, #368]
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4f0c55ad // shl v13.16b, v13.16b, #4
+	WORD $0x4ead1dce // orr v14.16b, v14.16b, v13.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $32, R3, R3
+	ADD $384, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandIQ4NLNEON(dst, units []byte, n int)
+TEXT ·expandIQ4NLNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	MOVD $iq4<>(SB), R9
+	WORD $0x3dc00132 // ldr q18, [x9]
+	CBZ R2, end
+unit:
+	ADD $0, R1, R3
+	ADD $64, R1, R4
+	MOVD $2, R5
+block:
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3dc0046a // ldr q10, [x3, #16]
+	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
+	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80100e // str q14, [x0, #64]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80140e // str q14, [x0, #80]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80180e // str q14, [x0, #96]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d801c0e // str q14, [x0, #112]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	ADD $32, R3, R3
+	ADD $256, R4, R4
+	ADD $576, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandIQ4XSNEON(dst, units []byte, n int)
+TEXT ·expandIQ4XSNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	MOVD $iq4<>(SB), R9
+	WORD $0x3dc00132 // ldr q18, [x9]
+	MOVD $0x3f800000, R9
+	WORD $0x4e040d35 // dup v21.4s, w9
+	CBZ R2, end
+unit:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e217843 // fcvtl2 v3.4s, v2.8h
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	ADD $32, R1, R3
+	ADD $192, R1, R4
+	MOVD $8, R5
+block:
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x0f08a588 // sshll v8.8h, v12.8b, #0
+	WORD $0x4f08a58a // sshll2 v10.8h, v12.16b, #0
+	WORD $0x4f10a509 // sshll2 v9.4s, v8.8h, #0
+	WORD $0x0f10a508 // sshll v8.4s, v8.4h, #0
+	WORD $0x4f10a54b // sshll2 v11.4s, v10.8h, #0
+	WORD $0x0f10a54a // sshll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80100e // str q14, [x0, #64]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80140e // str q14, [x0, #80]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80180e // str q14, [x0, #96]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d801c0e // str q14, [x0, #112]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	ADD $16, R3, R3
+	ADD $256, R4, R4
+	ADD $576, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandMXFP4NEON(dst, units []byte, n int)
+TEXT ·expandMXFP4NEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	MOVD $mxfp4<>(SB), R9
+	WORD $0x3dc00132 // ldr q18, [x9]
+	MOVD $0x200000, R9
+	WORD $0x4e040d33 // dup v19.4s, w9
+	MOVD $0x2, R9
+	WORD $0x4e040d34 // dup v20.4s, w9
+	MOVD $0x1, R9
+	WORD $0x4e040d35 // dup v21.4s, w9
+	CBZ R2, end
+unit:
+	ADD $0, R1, R3
+	ADD $64, R1, R4
+	MOVD $2, R5
+block:
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4eb46d0d // smin v13.4s, v8.4s, v20.4s
+	WORD $0x4ead466d // sshl v13.4s, v19.4s, v13.4s
+	WORD $0x6eb58508 // sub v8.4s, v8.4s, v21.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4ead6508 // smax v8.4s, v8.4s, v13.4s
+	WORD $0x4eb46d2d // smin v13.4s, v9.4s, v20.4s
+	WORD $0x4ead466d // sshl v13.4s, v19.4s, v13.4s
+	WORD $0x6eb58529 // sub v9.4s, v9.4s, v21.4s
+	WORD $0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD $0x4ead6529 // smax v9.4s, v9.4s, v13.4s
+	WORD $0x4eb46d4d // smin v13.4s, v10.4s, v20.4s
+	WORD $0x4ead466d // sshl v13.4s, v19.4s, v13.4s
+	WORD $0x6eb5854a // sub v10.4s, v10.4s, v21.4s
+	WORD $0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD $0x4ead654a // smax v10.4s, v10.4s, v13.4s
+	WORD $0x4eb46d6d // smin v13.4s, v11.4s, v20.4s
+	WORD $0x4ead466d // sshl v13.4s, v19.4s, v13.4s
+	WORD $0x6eb5856b // sub v11.4s, v11.4s, v21.4s
+	WORD $0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD $0x4ead656b // smax v11.4s, v11.4s, v13.4s
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80100e // str q14, [x0, #64]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80140e // str q14, [x0, #80]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80180e // str q14, [x0, #96]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d801c0e // str q14, [x0, #112]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e024e // tbl v14.16b, {v18.16b}, v14.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	ADD $16, R3, R3
+	ADD $256, R4, R4
+	ADD $576, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandK8NEON(dst, units []byte, n int)
+TEXT ·expandK8NEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f04e411 // movi v17.16b, #0x80
+	MOVD $0x3e000000, R9
+	WORD $0x4e040d35 // dup v21.4s, w9
+	CBZ R2, end
+unit:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e217843 // fcvtl2 v3.4s, v2.8h
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x6e35dc00 // fmul v0.4s, v0.4s, v21.4s
+	WORD $0x6e35dc21 // fmul v1.4s, v1.4s, v21.4s
+	WORD $0x6e35dc42 // fmul v2.4s, v2.4s, v21.4s
+	WORD $0x6e35dc63 // fmul v3.4s, v3.4s, v21.4s
+	ADD $32, R1, R3
+	ADD $320, R1, R4
+	MOVD $8, R5
+block:
+	WORD $0x3dc0006c // ldr q12, [x3]
+	WORD $0x0f08a588 // sshll v8.8h, v12.8b, #0
+	WORD $0x4f08a58a // sshll2 v10.8h, v12.16b, #0
+	WORD $0x4f10a509 // sshll2 v9.4s, v8.8h, #0
+	WORD $0x0f10a508 // sshll v8.4s, v8.4h, #0
+	WORD $0x4f10a54b // sshll2 v11.4s, v10.8h, #0
+	WORD $0x0f10a54a // sshll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc0046c // ldr q12, [x3, #16]
+	WORD $0x0f08a588 // sshll v8.8h, v12.8b, #0
+	WORD $0x4f08a58a // sshll2 v10.8h, v12.16b, #0
+	WORD $0x4f10a509 // sshll2 v9.4s, v8.8h, #0
+	WORD $0x0f10a508 // sshll v8.4s, v8.4h, #0
+	WORD $0x4f10a54b // sshll2 v11.4s, v10.8h, #0
+	WORD $0x0f10a54a // sshll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x3dc0408c // ldr q12, [x4, #256]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0508c // ldr q12, [x4, #320]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0608c // ldr q12, [x4, #384]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0708c // ldr q12, [x4, #448]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x3dc0448c // ldr q12, [x4, #272]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0548c // ldr q12, [x4, #336]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0648c // ldr q12, [x4, #400]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0748c // ldr q12, [x4, #464]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x3dc0488c // ldr q12, [x4, #288]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0588c // ldr q12, [x4, #352]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0688c // ldr q12, [x4, #416]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0788c // ldr q12, [x4, #480]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x3dc04c8c // ldr q12, [x4, #304]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc05c8c // ldr q12, [x4, #368]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc06c8c // ldr q12, [x4, #432]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc07c8c // ldr q12, [x4, #496]
+	WORD $0x4eac1d8e // mov v14.16b, v12.16b
+	WORD $0x6e3185ce // sub v14.16b, v14.16b, v17.16b
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $32, R3, R3
+	ADD $512, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func expandI4ZNEON(dst, units []byte, n int)
+TEXT ·expandI4ZNEON(SB), NOSPLIT, $0-56
+	MOVD dst_base+0(FP), R0
+	MOVD units_base+24(FP), R1
+	MOVD n+48(FP), R2
+	WORD $0x4f00e5ef // movi v15.16b, #0xf
+	CBZ R2, end
+unit:
+	ADD $0, R1, R3
+	ADD $192, R1, R4
+	MOVD $4, R5
+block:
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x4e217909 // fcvtl2 v9.4s, v8.8h
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3dc0046a // ldr q10, [x3, #16]
+	WORD $0x4e21794b // fcvtl2 v11.4s, v10.8h
+	WORD $0x0e21794a // fcvtl v10.4s, v10.4h
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x3dc00064 // ldr q4, [x3]
+	WORD $0x4e217885 // fcvtl2 v5.4s, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x3dc00466 // ldr q6, [x3, #16]
+	WORD $0x4e2178c7 // fcvtl2 v7.4s, v6.8h
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
+	WORD $0x6ea0f8c6 // fneg v6.4s, v6.4s
+	WORD $0x6ea0f8e7 // fneg v7.4s, v7.4s
+	WORD $0x3dc0086c // ldr q12, [x3, #32]
+	WORD $0x2f08a588 // ushll v8.8h, v12.8b, #0
+	WORD $0x6f08a58a // ushll2 v10.8h, v12.16b, #0
+	WORD $0x6f10a509 // ushll2 v9.4s, v8.8h, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x6f10a54b // ushll2 v11.4s, v10.8h, #0
+	WORD $0x2f10a54a // ushll v10.4s, v10.4h, #0
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e24dd08 // fmul v8.4s, v8.4s, v4.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e27dd6b // fmul v11.4s, v11.4s, v7.4s
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x3d801409 // str q9, [x0, #80]
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80200e // str q14, [x0, #128]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80600e // str q14, [x0, #384]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80300e // str q14, [x0, #192]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80700e // str q14, [x0, #448]
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80800e // str q14, [x0, #512]
+	WORD $0x3dc0308c // ldr q12, [x4, #192]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80900e // str q14, [x0, #576]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80240e // str q14, [x0, #144]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80640e // str q14, [x0, #400]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80340e // str q14, [x0, #208]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80740e // str q14, [x0, #464]
+	WORD $0x3dc0248c // ldr q12, [x4, #144]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80840e // str q14, [x0, #528]
+	WORD $0x3dc0348c // ldr q12, [x4, #208]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80940e // str q14, [x0, #592]
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80280e // str q14, [x0, #160]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80680e // str q14, [x0, #416]
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80380e // str q14, [x0, #224]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80780e // str q14, [x0, #480]
+	WORD $0x3dc0288c // ldr q12, [x4, #160]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80880e // str q14, [x0, #544]
+	WORD $0x3dc0388c // ldr q12, [x4, #224]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d80980e // str q14, [x0, #608]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d802c0e // str q14, [x0, #176]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d806c0e // str q14, [x0, #432]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d803c0e // str q14, [x0, #240]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d807c0e // str q14, [x0, #496]
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d808c0e // str q14, [x0, #560]
+	WORD $0x3dc03c8c // ldr q12, [x4, #240]
+	WORD $0x4e2f1d8e // and v14.16b, v12.16b, v15.16b
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x3d809c0e // str q14, [x0, #624]
+	ADD $48, R3, R3
+	ADD $256, R4, R4
+	ADD $640, R0, R0
+	SUB $1, R5, R5
+	CBNZ R5, block
+	MOVD R4, R1
+	SUB $1, R2, R2
+	CBNZ R2, unit
+end:
+	RET
+
+// func dotExpandedPlainx1NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedPlainx1NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x3cc1414d // ldur q13, [x10, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc01008 // ldr q8, [x0, #64]
+	WORD $0x3dc01409 // ldr q9, [x0, #80]
+	WORD $0x3dc0180a // ldr q10, [x0, #96]
+	WORD $0x3dc01c0b // ldr q11, [x0, #112]
+	WORD $0x4f8de104 // sdot v4.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de125 // sdot v5.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de146 // sdot v6.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de167 // sdot v7.4s, v11.16b, v13.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02008 // ldr q8, [x0, #128]
+	WORD $0x3dc02409 // ldr q9, [x0, #144]
+	WORD $0x3dc0280a // ldr q10, [x0, #160]
+	WORD $0x3dc02c0b // ldr q11, [x0, #176]
+	WORD $0x4fade104 // sdot v4.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade125 // sdot v5.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade146 // sdot v6.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade167 // sdot v7.4s, v11.16b, v13.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03008 // ldr q8, [x0, #192]
+	WORD $0x3dc03409 // ldr q9, [x0, #208]
+	WORD $0x3dc0380a // ldr q10, [x0, #224]
+	WORD $0x3dc03c0b // ldr q11, [x0, #240]
+	WORD $0x4f8de904 // sdot v4.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de925 // sdot v5.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de946 // sdot v6.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de967 // sdot v7.4s, v11.16b, v13.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04008 // ldr q8, [x0, #256]
+	WORD $0x3dc04409 // ldr q9, [x0, #272]
+	WORD $0x3dc0480a // ldr q10, [x0, #288]
+	WORD $0x3dc04c0b // ldr q11, [x0, #304]
+	WORD $0x4fade904 // sdot v4.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade925 // sdot v5.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade946 // sdot v6.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade967 // sdot v7.4s, v11.16b, v13.4b[3]
+	WORD $0x3cc2414d // ldur q13, [x10, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05008 // ldr q8, [x0, #320]
+	WORD $0x3dc05409 // ldr q9, [x0, #336]
+	WORD $0x3dc0580a // ldr q10, [x0, #352]
+	WORD $0x3dc05c0b // ldr q11, [x0, #368]
+	WORD $0x4f8de104 // sdot v4.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de125 // sdot v5.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de146 // sdot v6.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de167 // sdot v7.4s, v11.16b, v13.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06008 // ldr q8, [x0, #384]
+	WORD $0x3dc06409 // ldr q9, [x0, #400]
+	WORD $0x3dc0680a // ldr q10, [x0, #416]
+	WORD $0x3dc06c0b // ldr q11, [x0, #432]
+	WORD $0x4fade104 // sdot v4.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade125 // sdot v5.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade146 // sdot v6.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade167 // sdot v7.4s, v11.16b, v13.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07008 // ldr q8, [x0, #448]
+	WORD $0x3dc07409 // ldr q9, [x0, #464]
+	WORD $0x3dc0780a // ldr q10, [x0, #480]
+	WORD $0x3dc07c0b // ldr q11, [x0, #496]
+	WORD $0x4f8de904 // sdot v4.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de925 // sdot v5.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de946 // sdot v6.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de967 // sdot v7.4s, v11.16b, v13.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08008 // ldr q8, [x0, #512]
+	WORD $0x3dc08409 // ldr q9, [x0, #528]
+	WORD $0x3dc0880a // ldr q10, [x0, #544]
+	WORD $0x3dc08c0b // ldr q11, [x0, #560]
+	WORD $0x4fade904 // sdot v4.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade925 // sdot v5.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade946 // sdot v6.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade967 // sdot v7.4s, v11.16b, v13.4b[3]
+	WORD $0x3dc00008 // ldr q8, [x0]
+	WORD $0x3dc00409 // ldr q9, [x0, #16]
+	WORD $0x3dc0080a // ldr q10, [x0, #32]
+	WORD $0x3dc00c0b // ldr q11, [x0, #48]
+	WORD $0xbd400d4c // ldr s12, [x10, #12]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f8c9084 // fmul v4.4s, v4.4s, v12.s[0]
+	WORD $0x4e28cc80 // fmla v0.4s, v4.4s, v8.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8c90a5 // fmul v5.4s, v5.4s, v12.s[0]
+	WORD $0x4e29cca1 // fmla v1.4s, v5.4s, v9.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8c90c6 // fmul v6.4s, v6.4s, v12.s[0]
+	WORD $0x4e2accc2 // fmla v2.4s, v6.4s, v10.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8c90e7 // fmul v7.4s, v7.4s, v12.s[0]
+	WORD $0x4e2bcce3 // fmla v3.4s, v7.4s, v11.4s
+	ADD $576, R0, R0
+	ADD $52, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00108 // ldr q8, [x8]
+	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD $0x3dc00508 // ldr q8, [x8, #16]
+	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD $0x3dc00908 // ldr q8, [x8, #32]
+	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x3dc00d08 // ldr q8, [x8, #48]
+	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	RET
+
+// func dotExpandedPlainx2NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedPlainx2NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	ADD R15, R10, R11
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x3cc14155 // ldur q21, [x10, #20]
+	WORD $0x3cc14176 // ldur q22, [x11, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc01010 // ldr q16, [x0, #64]
+	WORD $0x3dc01411 // ldr q17, [x0, #80]
+	WORD $0x3dc01812 // ldr q18, [x0, #96]
+	WORD $0x3dc01c13 // ldr q19, [x0, #112]
+	WORD $0x4f95e208 // sdot v8.4s, v16.16b, v21.4b[0]
+	WORD $0x4f95e22a // sdot v10.4s, v17.16b, v21.4b[0]
+	WORD $0x4f95e24c // sdot v12.4s, v18.16b, v21.4b[0]
+	WORD $0x4f95e26e // sdot v14.4s, v19.16b, v21.4b[0]
+	WORD $0x4f96e209 // sdot v9.4s, v16.16b, v22.4b[0]
+	WORD $0x4f96e22b // sdot v11.4s, v17.16b, v22.4b[0]
+	WORD $0x4f96e24d // sdot v13.4s, v18.16b, v22.4b[0]
+	WORD $0x4f96e26f // sdot v15.4s, v19.16b, v22.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02010 // ldr q16, [x0, #128]
+	WORD $0x3dc02411 // ldr q17, [x0, #144]
+	WORD $0x3dc02812 // ldr q18, [x0, #160]
+	WORD $0x3dc02c13 // ldr q19, [x0, #176]
+	WORD $0x4fb5e208 // sdot v8.4s, v16.16b, v21.4b[1]
+	WORD $0x4fb5e22a // sdot v10.4s, v17.16b, v21.4b[1]
+	WORD $0x4fb5e24c // sdot v12.4s, v18.16b, v21.4b[1]
+	WORD $0x4fb5e26e // sdot v14.4s, v19.16b, v21.4b[1]
+	WORD $0x4fb6e209 // sdot v9.4s, v16.16b, v22.4b[1]
+	WORD $0x4fb6e22b // sdot v11.4s, v17.16b, v22.4b[1]
+	WORD $0x4fb6e24d // sdot v13.4s, v18.16b, v22.4b[1]
+	WORD $0x4fb6e26f // sdot v15.4s, v19.16b, v22.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03010 // ldr q16, [x0, #192]
+	WORD $0x3dc03411 // ldr q17, [x0, #208]
+	WORD $0x3dc03812 // ldr q18, [x0, #224]
+	WORD $0x3dc03c13 // ldr q19, [x0, #240]
+	WORD $0x4f95ea08 // sdot v8.4s, v16.16b, v21.4b[2]
+	WORD $0x4f95ea2a // sdot v10.4s, v17.16b, v21.4b[2]
+	WORD $0x4f95ea4c // sdot v12.4s, v18.16b, v21.4b[2]
+	WORD $0x4f95ea6e // sdot v14.4s, v19.16b, v21.4b[2]
+	WORD $0x4f96ea09 // sdot v9.4s, v16.16b, v22.4b[2]
+	WORD $0x4f96ea2b // sdot v11.4s, v17.16b, v22.4b[2]
+	WORD $0x4f96ea4d // sdot v13.4s, v18.16b, v22.4b[2]
+	WORD $0x4f96ea6f // sdot v15.4s, v19.16b, v22.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04010 // ldr q16, [x0, #256]
+	WORD $0x3dc04411 // ldr q17, [x0, #272]
+	WORD $0x3dc04812 // ldr q18, [x0, #288]
+	WORD $0x3dc04c13 // ldr q19, [x0, #304]
+	WORD $0x4fb5ea08 // sdot v8.4s, v16.16b, v21.4b[3]
+	WORD $0x4fb5ea2a // sdot v10.4s, v17.16b, v21.4b[3]
+	WORD $0x4fb5ea4c // sdot v12.4s, v18.16b, v21.4b[3]
+	WORD $0x4fb5ea6e // sdot v14.4s, v19.16b, v21.4b[3]
+	WORD $0x4fb6ea09 // sdot v9.4s, v16.16b, v22.4b[3]
+	WORD $0x4fb6ea2b // sdot v11.4s, v17.16b, v22.4b[3]
+	WORD $0x4fb6ea4d // sdot v13.4s, v18.16b, v22.4b[3]
+	WORD $0x4fb6ea6f // sdot v15.4s, v19.16b, v22.4b[3]
+	WORD $0x3cc24155 // ldur q21, [x10, #36]
+	WORD $0x3cc24176 // ldur q22, [x11, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05010 // ldr q16, [x0, #320]
+	WORD $0x3dc05411 // ldr q17, [x0, #336]
+	WORD $0x3dc05812 // ldr q18, [x0, #352]
+	WORD $0x3dc05c13 // ldr q19, [x0, #368]
+	WORD $0x4f95e208 // sdot v8.4s, v16.16b, v21.4b[0]
+	WORD $0x4f95e22a // sdot v10.4s, v17.16b, v21.4b[0]
+	WORD $0x4f95e24c // sdot v12.4s, v18.16b, v21.4b[0]
+	WORD $0x4f95e26e // sdot v14.4s, v19.16b, v21.4b[0]
+	WORD $0x4f96e209 // sdot v9.4s, v16.16b, v22.4b[0]
+	WORD $0x4f96e22b // sdot v11.4s, v17.16b, v22.4b[0]
+	WORD $0x4f96e24d // sdot v13.4s, v18.16b, v22.4b[0]
+	WORD $0x4f96e26f // sdot v15.4s, v19.16b, v22.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06010 // ldr q16, [x0, #384]
+	WORD $0x3dc06411 // ldr q17, [x0, #400]
+	WORD $0x3dc06812 // ldr q18, [x0, #416]
+	WORD $0x3dc06c13 // ldr q19, [x0, #432]
+	WORD $0x4fb5e208 // sdot v8.4s, v16.16b, v21.4b[1]
+	WORD $0x4fb5e22a // sdot v10.4s, v17.16b, v21.4b[1]
+	WORD $0x4fb5e24c // sdot v12.4s, v18.16b, v21.4b[1]
+	WORD $0x4fb5e26e // sdot v14.4s, v19.16b, v21.4b[1]
+	WORD $0x4fb6e209 // sdot v9.4s, v16.16b, v22.4b[1]
+	WORD $0x4fb6e22b // sdot v11.4s, v17.16b, v22.4b[1]
+	WORD $0x4fb6e24d // sdot v13.4s, v18.16b, v22.4b[1]
+	WORD $0x4fb6e26f // sdot v15.4s, v19.16b, v22.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07010 // ldr q16, [x0, #448]
+	WORD $0x3dc07411 // ldr q17, [x0, #464]
+	WORD $0x3dc07812 // ldr q18, [x0, #480]
+	WORD $0x3dc07c13 // ldr q19, [x0, #496]
+	WORD $0x4f95ea08 // sdot v8.4s, v16.16b, v21.4b[2]
+	WORD $0x4f95ea2a // sdot v10.4s, v17.16b, v21.4b[2]
+	WORD $0x4f95ea4c // sdot v12.4s, v18.16b, v21.4b[2]
+	WORD $0x4f95ea6e // sdot v14.4s, v19.16b, v21.4b[2]
+	WORD $0x4f96ea09 // sdot v9.4s, v16.16b, v22.4b[2]
+	WORD $0x4f96ea2b // sdot v11.4s, v17.16b, v22.4b[2]
+	WORD $0x4f96ea4d // sdot v13.4s, v18.16b, v22.4b[2]
+	WORD $0x4f96ea6f // sdot v15.4s, v19.16b, v22.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08010 // ldr q16, [x0, #512]
+	WORD $0x3dc08411 // ldr q17, [x0, #528]
+	WORD $0x3dc08812 // ldr q18, [x0, #544]
+	WORD $0x3dc08c13 // ldr q19, [x0, #560]
+	WORD $0x4fb5ea08 // sdot v8.4s, v16.16b, v21.4b[3]
+	WORD $0x4fb5ea2a // sdot v10.4s, v17.16b, v21.4b[3]
+	WORD $0x4fb5ea4c // sdot v12.4s, v18.16b, v21.4b[3]
+	WORD $0x4fb5ea6e // sdot v14.4s, v19.16b, v21.4b[3]
+	WORD $0x4fb6ea09 // sdot v9.4s, v16.16b, v22.4b[3]
+	WORD $0x4fb6ea2b // sdot v11.4s, v17.16b, v22.4b[3]
+	WORD $0x4fb6ea4d // sdot v13.4s, v18.16b, v22.4b[3]
+	WORD $0x4fb6ea6f // sdot v15.4s, v19.16b, v22.4b[3]
+	WORD $0x3dc00010 // ldr q16, [x0]
+	WORD $0x3dc00411 // ldr q17, [x0, #16]
+	WORD $0x3dc00812 // ldr q18, [x0, #32]
+	WORD $0x3dc00c13 // ldr q19, [x0, #48]
+	WORD $0xbd400d54 // ldr s20, [x10, #12]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f949108 // fmul v8.4s, v8.4s, v20.s[0]
+	WORD $0x4e30cd00 // fmla v0.4s, v8.4s, v16.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f94914a // fmul v10.4s, v10.4s, v20.s[0]
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f94918c // fmul v12.4s, v12.4s, v20.s[0]
+	WORD $0x4e32cd84 // fmla v4.4s, v12.4s, v18.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9491ce // fmul v14.4s, v14.4s, v20.s[0]
+	WORD $0x4e33cdc6 // fmla v6.4s, v14.4s, v19.4s
+	WORD $0xbd400d74 // ldr s20, [x11, #12]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f949129 // fmul v9.4s, v9.4s, v20.s[0]
+	WORD $0x4e30cd21 // fmla v1.4s, v9.4s, v16.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f94916b // fmul v11.4s, v11.4s, v20.s[0]
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9491ad // fmul v13.4s, v13.4s, v20.s[0]
+	WORD $0x4e32cda5 // fmla v5.4s, v13.4s, v18.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9491ef // fmul v15.4s, v15.4s, v20.s[0]
+	WORD $0x4e33cde7 // fmla v7.4s, v15.4s, v19.4s
+	ADD $576, R0, R0
+	ADD $52, R10, R10
+	ADD $52, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00110 // ldr q16, [x8]
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800522 // str q2, [x9, #16]
+	WORD $0x3d800924 // str q4, [x9, #32]
+	WORD $0x3d800d26 // str q6, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800925 // str q5, [x9, #32]
+	WORD $0x3d800d27 // str q7, [x9, #48]
+	RET
+
+// func dotExpandedPlainx3NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedPlainx3NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	ADD R15, R10, R11
+	ADD R15, R11, R12
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x4f00e410 // movi v16.16b, #0x0
+	WORD $0x4f00e411 // movi v17.16b, #0x0
+	WORD $0x4f00e412 // movi v18.16b, #0x0
+	WORD $0x4f00e413 // movi v19.16b, #0x0
+	WORD $0x4f00e414 // movi v20.16b, #0x0
+	WORD $0x4f00e415 // movi v21.16b, #0x0
+	WORD $0x4f00e416 // movi v22.16b, #0x0
+	WORD $0x4f00e417 // movi v23.16b, #0x0
+	WORD $0x3cc1415d // ldur q29, [x10, #20]
+	WORD $0x3cc1417e // ldur q30, [x11, #20]
+	WORD $0x3cc1419f // ldur q31, [x12, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc01018 // ldr q24, [x0, #64]
+	WORD $0x3dc01419 // ldr q25, [x0, #80]
+	WORD $0x3dc0181a // ldr q26, [x0, #96]
+	WORD $0x3dc01c1b // ldr q27, [x0, #112]
+	WORD $0x4f9de30c // sdot v12.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de32f // sdot v15.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de375 // sdot v21.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee30d // sdot v13.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee330 // sdot v16.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee353 // sdot v19.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee376 // sdot v22.4s, v27.16b, v30.4b[0]
+	WORD $0x4f9fe30e // sdot v14.4s, v24.16b, v31.4b[0]
+	WORD $0x4f9fe331 // sdot v17.4s, v25.16b, v31.4b[0]
+	WORD $0x4f9fe354 // sdot v20.4s, v26.16b, v31.4b[0]
+	WORD $0x4f9fe377 // sdot v23.4s, v27.16b, v31.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02018 // ldr q24, [x0, #128]
+	WORD $0x3dc02419 // ldr q25, [x0, #144]
+	WORD $0x3dc0281a // ldr q26, [x0, #160]
+	WORD $0x3dc02c1b // ldr q27, [x0, #176]
+	WORD $0x4fbde30c // sdot v12.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde32f // sdot v15.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde375 // sdot v21.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee30d // sdot v13.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee330 // sdot v16.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee353 // sdot v19.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee376 // sdot v22.4s, v27.16b, v30.4b[1]
+	WORD $0x4fbfe30e // sdot v14.4s, v24.16b, v31.4b[1]
+	WORD $0x4fbfe331 // sdot v17.4s, v25.16b, v31.4b[1]
+	WORD $0x4fbfe354 // sdot v20.4s, v26.16b, v31.4b[1]
+	WORD $0x4fbfe377 // sdot v23.4s, v27.16b, v31.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03018 // ldr q24, [x0, #192]
+	WORD $0x3dc03419 // ldr q25, [x0, #208]
+	WORD $0x3dc0381a // ldr q26, [x0, #224]
+	WORD $0x3dc03c1b // ldr q27, [x0, #240]
+	WORD $0x4f9deb0c // sdot v12.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb2f // sdot v15.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb75 // sdot v21.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb0d // sdot v13.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb30 // sdot v16.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb53 // sdot v19.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb76 // sdot v22.4s, v27.16b, v30.4b[2]
+	WORD $0x4f9feb0e // sdot v14.4s, v24.16b, v31.4b[2]
+	WORD $0x4f9feb31 // sdot v17.4s, v25.16b, v31.4b[2]
+	WORD $0x4f9feb54 // sdot v20.4s, v26.16b, v31.4b[2]
+	WORD $0x4f9feb77 // sdot v23.4s, v27.16b, v31.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04018 // ldr q24, [x0, #256]
+	WORD $0x3dc04419 // ldr q25, [x0, #272]
+	WORD $0x3dc0481a // ldr q26, [x0, #288]
+	WORD $0x3dc04c1b // ldr q27, [x0, #304]
+	WORD $0x4fbdeb0c // sdot v12.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb2f // sdot v15.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb75 // sdot v21.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb0d // sdot v13.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb30 // sdot v16.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb53 // sdot v19.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb76 // sdot v22.4s, v27.16b, v30.4b[3]
+	WORD $0x4fbfeb0e // sdot v14.4s, v24.16b, v31.4b[3]
+	WORD $0x4fbfeb31 // sdot v17.4s, v25.16b, v31.4b[3]
+	WORD $0x4fbfeb54 // sdot v20.4s, v26.16b, v31.4b[3]
+	WORD $0x4fbfeb77 // sdot v23.4s, v27.16b, v31.4b[3]
+	WORD $0x3cc2415d // ldur q29, [x10, #36]
+	WORD $0x3cc2417e // ldur q30, [x11, #36]
+	WORD $0x3cc2419f // ldur q31, [x12, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05018 // ldr q24, [x0, #320]
+	WORD $0x3dc05419 // ldr q25, [x0, #336]
+	WORD $0x3dc0581a // ldr q26, [x0, #352]
+	WORD $0x3dc05c1b // ldr q27, [x0, #368]
+	WORD $0x4f9de30c // sdot v12.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de32f // sdot v15.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de375 // sdot v21.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee30d // sdot v13.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee330 // sdot v16.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee353 // sdot v19.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee376 // sdot v22.4s, v27.16b, v30.4b[0]
+	WORD $0x4f9fe30e // sdot v14.4s, v24.16b, v31.4b[0]
+	WORD $0x4f9fe331 // sdot v17.4s, v25.16b, v31.4b[0]
+	WORD $0x4f9fe354 // sdot v20.4s, v26.16b, v31.4b[0]
+	WORD $0x4f9fe377 // sdot v23.4s, v27.16b, v31.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06018 // ldr q24, [x0, #384]
+	WORD $0x3dc06419 // ldr q25, [x0, #400]
+	WORD $0x3dc0681a // ldr q26, [x0, #416]
+	WORD $0x3dc06c1b // ldr q27, [x0, #432]
+	WORD $0x4fbde30c // sdot v12.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde32f // sdot v15.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde375 // sdot v21.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee30d // sdot v13.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee330 // sdot v16.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee353 // sdot v19.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee376 // sdot v22.4s, v27.16b, v30.4b[1]
+	WORD $0x4fbfe30e // sdot v14.4s, v24.16b, v31.4b[1]
+	WORD $0x4fbfe331 // sdot v17.4s, v25.16b, v31.4b[1]
+	WORD $0x4fbfe354 // sdot v20.4s, v26.16b, v31.4b[1]
+	WORD $0x4fbfe377 // sdot v23.4s, v27.16b, v31.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07018 // ldr q24, [x0, #448]
+	WORD $0x3dc07419 // ldr q25, [x0, #464]
+	WORD $0x3dc0781a // ldr q26, [x0, #480]
+	WORD $0x3dc07c1b // ldr q27, [x0, #496]
+	WORD $0x4f9deb0c // sdot v12.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb2f // sdot v15.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb75 // sdot v21.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb0d // sdot v13.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb30 // sdot v16.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb53 // sdot v19.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb76 // sdot v22.4s, v27.16b, v30.4b[2]
+	WORD $0x4f9feb0e // sdot v14.4s, v24.16b, v31.4b[2]
+	WORD $0x4f9feb31 // sdot v17.4s, v25.16b, v31.4b[2]
+	WORD $0x4f9feb54 // sdot v20.4s, v26.16b, v31.4b[2]
+	WORD $0x4f9feb77 // sdot v23.4s, v27.16b, v31.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08018 // ldr q24, [x0, #512]
+	WORD $0x3dc08419 // ldr q25, [x0, #528]
+	WORD $0x3dc0881a // ldr q26, [x0, #544]
+	WORD $0x3dc08c1b // ldr q27, [x0, #560]
+	WORD $0x4fbdeb0c // sdot v12.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb2f // sdot v15.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb75 // sdot v21.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb0d // sdot v13.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb30 // sdot v16.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb53 // sdot v19.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb76 // sdot v22.4s, v27.16b, v30.4b[3]
+	WORD $0x4fbfeb0e // sdot v14.4s, v24.16b, v31.4b[3]
+	WORD $0x4fbfeb31 // sdot v17.4s, v25.16b, v31.4b[3]
+	WORD $0x4fbfeb54 // sdot v20.4s, v26.16b, v31.4b[3]
+	WORD $0x4fbfeb77 // sdot v23.4s, v27.16b, v31.4b[3]
+	WORD $0x3dc00018 // ldr q24, [x0]
+	WORD $0x3dc00419 // ldr q25, [x0, #16]
+	WORD $0x3dc0081a // ldr q26, [x0, #32]
+	WORD $0x3dc00c1b // ldr q27, [x0, #48]
+	WORD $0xbd400d5c // ldr s28, [x10, #12]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f9c918c // fmul v12.4s, v12.4s, v28.s[0]
+	WORD $0x4e38cd80 // fmla v0.4s, v12.4s, v24.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9c91ef // fmul v15.4s, v15.4s, v28.s[0]
+	WORD $0x4e39cde3 // fmla v3.4s, v15.4s, v25.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4f9c9252 // fmul v18.4s, v18.4s, v28.s[0]
+	WORD $0x4e3ace46 // fmla v6.4s, v18.4s, v26.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4f9c92b5 // fmul v21.4s, v21.4s, v28.s[0]
+	WORD $0x4e3bcea9 // fmla v9.4s, v21.4s, v27.4s
+	WORD $0xbd400d7c // ldr s28, [x11, #12]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9c91ad // fmul v13.4s, v13.4s, v28.s[0]
+	WORD $0x4e38cda1 // fmla v1.4s, v13.4s, v24.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4f9c9210 // fmul v16.4s, v16.4s, v28.s[0]
+	WORD $0x4e39ce04 // fmla v4.4s, v16.4s, v25.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4f9c9273 // fmul v19.4s, v19.4s, v28.s[0]
+	WORD $0x4e3ace67 // fmla v7.4s, v19.4s, v26.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4f9c92d6 // fmul v22.4s, v22.4s, v28.s[0]
+	WORD $0x4e3bceca // fmla v10.4s, v22.4s, v27.4s
+	WORD $0xbd400d9c // ldr s28, [x12, #12]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9c91ce // fmul v14.4s, v14.4s, v28.s[0]
+	WORD $0x4e38cdc2 // fmla v2.4s, v14.4s, v24.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4f9c9231 // fmul v17.4s, v17.4s, v28.s[0]
+	WORD $0x4e39ce25 // fmla v5.4s, v17.4s, v25.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4f9c9294 // fmul v20.4s, v20.4s, v28.s[0]
+	WORD $0x4e3ace88 // fmla v8.4s, v20.4s, v26.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4f9c92f7 // fmul v23.4s, v23.4s, v28.s[0]
+	WORD $0x4e3bceeb // fmla v11.4s, v23.4s, v27.4s
+	ADD $576, R0, R0
+	ADD $52, R10, R10
+	ADD $52, R11, R11
+	ADD $52, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00118 // ldr q24, [x8]
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
+	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
+	WORD $0x3dc00918 // ldr q24, [x8, #32]
+	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
+	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	WORD $0x3dc00d18 // ldr q24, [x8, #48]
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
+	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800926 // str q6, [x9, #32]
+	WORD $0x3d800d29 // str q9, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800524 // str q4, [x9, #16]
+	WORD $0x3d800927 // str q7, [x9, #32]
+	WORD $0x3d800d2a // str q10, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800122 // str q2, [x9]
+	WORD $0x3d800525 // str q5, [x9, #16]
+	WORD $0x3d800928 // str q8, [x9, #32]
+	WORD $0x3d800d2b // str q11, [x9, #48]
+	RET
+
+// func dotExpandedMinx1NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedMinx1NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x3cc1414d // ldur q13, [x10, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02008 // ldr q8, [x0, #128]
+	WORD $0x3dc02409 // ldr q9, [x0, #144]
+	WORD $0x3dc0280a // ldr q10, [x0, #160]
+	WORD $0x3dc02c0b // ldr q11, [x0, #176]
+	WORD $0x4f8de104 // sdot v4.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de125 // sdot v5.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de146 // sdot v6.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de167 // sdot v7.4s, v11.16b, v13.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03008 // ldr q8, [x0, #192]
+	WORD $0x3dc03409 // ldr q9, [x0, #208]
+	WORD $0x3dc0380a // ldr q10, [x0, #224]
+	WORD $0x3dc03c0b // ldr q11, [x0, #240]
+	WORD $0x4fade104 // sdot v4.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade125 // sdot v5.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade146 // sdot v6.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade167 // sdot v7.4s, v11.16b, v13.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04008 // ldr q8, [x0, #256]
+	WORD $0x3dc04409 // ldr q9, [x0, #272]
+	WORD $0x3dc0480a // ldr q10, [x0, #288]
+	WORD $0x3dc04c0b // ldr q11, [x0, #304]
+	WORD $0x4f8de904 // sdot v4.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de925 // sdot v5.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de946 // sdot v6.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de967 // sdot v7.4s, v11.16b, v13.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05008 // ldr q8, [x0, #320]
+	WORD $0x3dc05409 // ldr q9, [x0, #336]
+	WORD $0x3dc0580a // ldr q10, [x0, #352]
+	WORD $0x3dc05c0b // ldr q11, [x0, #368]
+	WORD $0x4fade904 // sdot v4.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade925 // sdot v5.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade946 // sdot v6.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade967 // sdot v7.4s, v11.16b, v13.4b[3]
+	WORD $0x3cc2414d // ldur q13, [x10, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06008 // ldr q8, [x0, #384]
+	WORD $0x3dc06409 // ldr q9, [x0, #400]
+	WORD $0x3dc0680a // ldr q10, [x0, #416]
+	WORD $0x3dc06c0b // ldr q11, [x0, #432]
+	WORD $0x4f8de104 // sdot v4.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de125 // sdot v5.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de146 // sdot v6.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de167 // sdot v7.4s, v11.16b, v13.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07008 // ldr q8, [x0, #448]
+	WORD $0x3dc07409 // ldr q9, [x0, #464]
+	WORD $0x3dc0780a // ldr q10, [x0, #480]
+	WORD $0x3dc07c0b // ldr q11, [x0, #496]
+	WORD $0x4fade104 // sdot v4.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade125 // sdot v5.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade146 // sdot v6.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade167 // sdot v7.4s, v11.16b, v13.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08008 // ldr q8, [x0, #512]
+	WORD $0x3dc08409 // ldr q9, [x0, #528]
+	WORD $0x3dc0880a // ldr q10, [x0, #544]
+	WORD $0x3dc08c0b // ldr q11, [x0, #560]
+	WORD $0x4f8de904 // sdot v4.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de925 // sdot v5.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de946 // sdot v6.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de967 // sdot v7.4s, v11.16b, v13.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09008 // ldr q8, [x0, #576]
+	WORD $0x3dc09409 // ldr q9, [x0, #592]
+	WORD $0x3dc0980a // ldr q10, [x0, #608]
+	WORD $0x3dc09c0b // ldr q11, [x0, #624]
+	WORD $0x4fade904 // sdot v4.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade925 // sdot v5.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade946 // sdot v6.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade967 // sdot v7.4s, v11.16b, v13.4b[3]
+	WORD $0x3dc00008 // ldr q8, [x0]
+	WORD $0x3dc00409 // ldr q9, [x0, #16]
+	WORD $0x3dc0080a // ldr q10, [x0, #32]
+	WORD $0x3dc00c0b // ldr q11, [x0, #48]
+	WORD $0xbd400d4c // ldr s12, [x10, #12]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f8c9084 // fmul v4.4s, v4.4s, v12.s[0]
+	WORD $0x4e28cc80 // fmla v0.4s, v4.4s, v8.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8c90a5 // fmul v5.4s, v5.4s, v12.s[0]
+	WORD $0x4e29cca1 // fmla v1.4s, v5.4s, v9.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8c90c6 // fmul v6.4s, v6.4s, v12.s[0]
+	WORD $0x4e2accc2 // fmla v2.4s, v6.4s, v10.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8c90e7 // fmul v7.4s, v7.4s, v12.s[0]
+	WORD $0x4e2bcce3 // fmla v3.4s, v7.4s, v11.4s
+	WORD $0x3dc01008 // ldr q8, [x0, #64]
+	WORD $0x3dc01409 // ldr q9, [x0, #80]
+	WORD $0x3dc0180a // ldr q10, [x0, #96]
+	WORD $0x3dc01c0b // ldr q11, [x0, #112]
+	WORD $0xbd40114d // ldr s13, [x10, #16]
+	WORD $0x4f8d1100 // fmla v0.4s, v8.4s, v13.s[0]
+	WORD $0x4f8d1121 // fmla v1.4s, v9.4s, v13.s[0]
+	WORD $0x4f8d1142 // fmla v2.4s, v10.4s, v13.s[0]
+	WORD $0x4f8d1163 // fmla v3.4s, v11.4s, v13.s[0]
+	ADD $640, R0, R0
+	ADD $52, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00108 // ldr q8, [x8]
+	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD $0x3dc00508 // ldr q8, [x8, #16]
+	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD $0x3dc00908 // ldr q8, [x8, #32]
+	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x3dc00d08 // ldr q8, [x8, #48]
+	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	RET
+
+// func dotExpandedMinx2NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedMinx2NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	ADD R15, R10, R11
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x3cc14155 // ldur q21, [x10, #20]
+	WORD $0x3cc14176 // ldur q22, [x11, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02010 // ldr q16, [x0, #128]
+	WORD $0x3dc02411 // ldr q17, [x0, #144]
+	WORD $0x3dc02812 // ldr q18, [x0, #160]
+	WORD $0x3dc02c13 // ldr q19, [x0, #176]
+	WORD $0x4f95e208 // sdot v8.4s, v16.16b, v21.4b[0]
+	WORD $0x4f95e22a // sdot v10.4s, v17.16b, v21.4b[0]
+	WORD $0x4f95e24c // sdot v12.4s, v18.16b, v21.4b[0]
+	WORD $0x4f95e26e // sdot v14.4s, v19.16b, v21.4b[0]
+	WORD $0x4f96e209 // sdot v9.4s, v16.16b, v22.4b[0]
+	WORD $0x4f96e22b // sdot v11.4s, v17.16b, v22.4b[0]
+	WORD $0x4f96e24d // sdot v13.4s, v18.16b, v22.4b[0]
+	WORD $0x4f96e26f // sdot v15.4s, v19.16b, v22.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03010 // ldr q16, [x0, #192]
+	WORD $0x3dc03411 // ldr q17, [x0, #208]
+	WORD $0x3dc03812 // ldr q18, [x0, #224]
+	WORD $0x3dc03c13 // ldr q19, [x0, #240]
+	WORD $0x4fb5e208 // sdot v8.4s, v16.16b, v21.4b[1]
+	WORD $0x4fb5e22a // sdot v10.4s, v17.16b, v21.4b[1]
+	WORD $0x4fb5e24c // sdot v12.4s, v18.16b, v21.4b[1]
+	WORD $0x4fb5e26e // sdot v14.4s, v19.16b, v21.4b[1]
+	WORD $0x4fb6e209 // sdot v9.4s, v16.16b, v22.4b[1]
+	WORD $0x4fb6e22b // sdot v11.4s, v17.16b, v22.4b[1]
+	WORD $0x4fb6e24d // sdot v13.4s, v18.16b, v22.4b[1]
+	WORD $0x4fb6e26f // sdot v15.4s, v19.16b, v22.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04010 // ldr q16, [x0, #256]
+	WORD $0x3dc04411 // ldr q17, [x0, #272]
+	WORD $0x3dc04812 // ldr q18, [x0, #288]
+	WORD $0x3dc04c13 // ldr q19, [x0, #304]
+	WORD $0x4f95ea08 // sdot v8.4s, v16.16b, v21.4b[2]
+	WORD $0x4f95ea2a // sdot v10.4s, v17.16b, v21.4b[2]
+	WORD $0x4f95ea4c // sdot v12.4s, v18.16b, v21.4b[2]
+	WORD $0x4f95ea6e // sdot v14.4s, v19.16b, v21.4b[2]
+	WORD $0x4f96ea09 // sdot v9.4s, v16.16b, v22.4b[2]
+	WORD $0x4f96ea2b // sdot v11.4s, v17.16b, v22.4b[2]
+	WORD $0x4f96ea4d // sdot v13.4s, v18.16b, v22.4b[2]
+	WORD $0x4f96ea6f // sdot v15.4s, v19.16b, v22.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05010 // ldr q16, [x0, #320]
+	WORD $0x3dc05411 // ldr q17, [x0, #336]
+	WORD $0x3dc05812 // ldr q18, [x0, #352]
+	WORD $0x3dc05c13 // ldr q19, [x0, #368]
+	WORD $0x4fb5ea08 // sdot v8.4s, v16.16b, v21.4b[3]
+	WORD $0x4fb5ea2a // sdot v10.4s, v17.16b, v21.4b[3]
+	WORD $0x4fb5ea4c // sdot v12.4s, v18.16b, v21.4b[3]
+	WORD $0x4fb5ea6e // sdot v14.4s, v19.16b, v21.4b[3]
+	WORD $0x4fb6ea09 // sdot v9.4s, v16.16b, v22.4b[3]
+	WORD $0x4fb6ea2b // sdot v11.4s, v17.16b, v22.4b[3]
+	WORD $0x4fb6ea4d // sdot v13.4s, v18.16b, v22.4b[3]
+	WORD $0x4fb6ea6f // sdot v15.4s, v19.16b, v22.4b[3]
+	WORD $0x3cc24155 // ldur q21, [x10, #36]
+	WORD $0x3cc24176 // ldur q22, [x11, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06010 // ldr q16, [x0, #384]
+	WORD $0x3dc06411 // ldr q17, [x0, #400]
+	WORD $0x3dc06812 // ldr q18, [x0, #416]
+	WORD $0x3dc06c13 // ldr q19, [x0, #432]
+	WORD $0x4f95e208 // sdot v8.4s, v16.16b, v21.4b[0]
+	WORD $0x4f95e22a // sdot v10.4s, v17.16b, v21.4b[0]
+	WORD $0x4f95e24c // sdot v12.4s, v18.16b, v21.4b[0]
+	WORD $0x4f95e26e // sdot v14.4s, v19.16b, v21.4b[0]
+	WORD $0x4f96e209 // sdot v9.4s, v16.16b, v22.4b[0]
+	WORD $0x4f96e22b // sdot v11.4s, v17.16b, v22.4b[0]
+	WORD $0x4f96e24d // sdot v13.4s, v18.16b, v22.4b[0]
+	WORD $0x4f96e26f // sdot v15.4s, v19.16b, v22.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07010 // ldr q16, [x0, #448]
+	WORD $0x3dc07411 // ldr q17, [x0, #464]
+	WORD $0x3dc07812 // ldr q18, [x0, #480]
+	WORD $0x3dc07c13 // ldr q19, [x0, #496]
+	WORD $0x4fb5e208 // sdot v8.4s, v16.16b, v21.4b[1]
+	WORD $0x4fb5e22a // sdot v10.4s, v17.16b, v21.4b[1]
+	WORD $0x4fb5e24c // sdot v12.4s, v18.16b, v21.4b[1]
+	WORD $0x4fb5e26e // sdot v14.4s, v19.16b, v21.4b[1]
+	WORD $0x4fb6e209 // sdot v9.4s, v16.16b, v22.4b[1]
+	WORD $0x4fb6e22b // sdot v11.4s, v17.16b, v22.4b[1]
+	WORD $0x4fb6e24d // sdot v13.4s, v18.16b, v22.4b[1]
+	WORD $0x4fb6e26f // sdot v15.4s, v19.16b, v22.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08010 // ldr q16, [x0, #512]
+	WORD $0x3dc08411 // ldr q17, [x0, #528]
+	WORD $0x3dc08812 // ldr q18, [x0, #544]
+	WORD $0x3dc08c13 // ldr q19, [x0, #560]
+	WORD $0x4f95ea08 // sdot v8.4s, v16.16b, v21.4b[2]
+	WORD $0x4f95ea2a // sdot v10.4s, v17.16b, v21.4b[2]
+	WORD $0x4f95ea4c // sdot v12.4s, v18.16b, v21.4b[2]
+	WORD $0x4f95ea6e // sdot v14.4s, v19.16b, v21.4b[2]
+	WORD $0x4f96ea09 // sdot v9.4s, v16.16b, v22.4b[2]
+	WORD $0x4f96ea2b // sdot v11.4s, v17.16b, v22.4b[2]
+	WORD $0x4f96ea4d // sdot v13.4s, v18.16b, v22.4b[2]
+	WORD $0x4f96ea6f // sdot v15.4s, v19.16b, v22.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09010 // ldr q16, [x0, #576]
+	WORD $0x3dc09411 // ldr q17, [x0, #592]
+	WORD $0x3dc09812 // ldr q18, [x0, #608]
+	WORD $0x3dc09c13 // ldr q19, [x0, #624]
+	WORD $0x4fb5ea08 // sdot v8.4s, v16.16b, v21.4b[3]
+	WORD $0x4fb5ea2a // sdot v10.4s, v17.16b, v21.4b[3]
+	WORD $0x4fb5ea4c // sdot v12.4s, v18.16b, v21.4b[3]
+	WORD $0x4fb5ea6e // sdot v14.4s, v19.16b, v21.4b[3]
+	WORD $0x4fb6ea09 // sdot v9.4s, v16.16b, v22.4b[3]
+	WORD $0x4fb6ea2b // sdot v11.4s, v17.16b, v22.4b[3]
+	WORD $0x4fb6ea4d // sdot v13.4s, v18.16b, v22.4b[3]
+	WORD $0x4fb6ea6f // sdot v15.4s, v19.16b, v22.4b[3]
+	WORD $0x3dc00010 // ldr q16, [x0]
+	WORD $0x3dc00411 // ldr q17, [x0, #16]
+	WORD $0x3dc00812 // ldr q18, [x0, #32]
+	WORD $0x3dc00c13 // ldr q19, [x0, #48]
+	WORD $0xbd400d54 // ldr s20, [x10, #12]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f949108 // fmul v8.4s, v8.4s, v20.s[0]
+	WORD $0x4e30cd00 // fmla v0.4s, v8.4s, v16.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f94914a // fmul v10.4s, v10.4s, v20.s[0]
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f94918c // fmul v12.4s, v12.4s, v20.s[0]
+	WORD $0x4e32cd84 // fmla v4.4s, v12.4s, v18.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9491ce // fmul v14.4s, v14.4s, v20.s[0]
+	WORD $0x4e33cdc6 // fmla v6.4s, v14.4s, v19.4s
+	WORD $0xbd400d74 // ldr s20, [x11, #12]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f949129 // fmul v9.4s, v9.4s, v20.s[0]
+	WORD $0x4e30cd21 // fmla v1.4s, v9.4s, v16.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f94916b // fmul v11.4s, v11.4s, v20.s[0]
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9491ad // fmul v13.4s, v13.4s, v20.s[0]
+	WORD $0x4e32cda5 // fmla v5.4s, v13.4s, v18.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9491ef // fmul v15.4s, v15.4s, v20.s[0]
+	WORD $0x4e33cde7 // fmla v7.4s, v15.4s, v19.4s
+	WORD $0x3dc01010 // ldr q16, [x0, #64]
+	WORD $0x3dc01411 // ldr q17, [x0, #80]
+	WORD $0x3dc01812 // ldr q18, [x0, #96]
+	WORD $0x3dc01c13 // ldr q19, [x0, #112]
+	WORD $0xbd401155 // ldr s21, [x10, #16]
+	WORD $0x4f951200 // fmla v0.4s, v16.4s, v21.s[0]
+	WORD $0x4f951222 // fmla v2.4s, v17.4s, v21.s[0]
+	WORD $0x4f951244 // fmla v4.4s, v18.4s, v21.s[0]
+	WORD $0x4f951266 // fmla v6.4s, v19.4s, v21.s[0]
+	WORD $0xbd401176 // ldr s22, [x11, #16]
+	WORD $0x4f961201 // fmla v1.4s, v16.4s, v22.s[0]
+	WORD $0x4f961223 // fmla v3.4s, v17.4s, v22.s[0]
+	WORD $0x4f961245 // fmla v5.4s, v18.4s, v22.s[0]
+	WORD $0x4f961267 // fmla v7.4s, v19.4s, v22.s[0]
+	ADD $640, R0, R0
+	ADD $52, R10, R10
+	ADD $52, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00110 // ldr q16, [x8]
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800522 // str q2, [x9, #16]
+	WORD $0x3d800924 // str q4, [x9, #32]
+	WORD $0x3d800d26 // str q6, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800925 // str q5, [x9, #32]
+	WORD $0x3d800d27 // str q7, [x9, #48]
+	RET
+
+// func dotExpandedMinx3NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedMinx3NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	ADD R15, R10, R11
+	ADD R15, R11, R12
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x4f00e410 // movi v16.16b, #0x0
+	WORD $0x4f00e411 // movi v17.16b, #0x0
+	WORD $0x4f00e412 // movi v18.16b, #0x0
+	WORD $0x4f00e413 // movi v19.16b, #0x0
+	WORD $0x4f00e414 // movi v20.16b, #0x0
+	WORD $0x4f00e415 // movi v21.16b, #0x0
+	WORD $0x4f00e416 // movi v22.16b, #0x0
+	WORD $0x4f00e417 // movi v23.16b, #0x0
+	WORD $0x3cc1415d // ldur q29, [x10, #20]
+	WORD $0x3cc1417e // ldur q30, [x11, #20]
+	WORD $0x3cc1419f // ldur q31, [x12, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02018 // ldr q24, [x0, #128]
+	WORD $0x3dc02419 // ldr q25, [x0, #144]
+	WORD $0x3dc0281a // ldr q26, [x0, #160]
+	WORD $0x3dc02c1b // ldr q27, [x0, #176]
+	WORD $0x4f9de30c // sdot v12.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de32f // sdot v15.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de375 // sdot v21.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee30d // sdot v13.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee330 // sdot v16.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee353 // sdot v19.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee376 // sdot v22.4s, v27.16b, v30.4b[0]
+	WORD $0x4f9fe30e // sdot v14.4s, v24.16b, v31.4b[0]
+	WORD $0x4f9fe331 // sdot v17.4s, v25.16b, v31.4b[0]
+	WORD $0x4f9fe354 // sdot v20.4s, v26.16b, v31.4b[0]
+	WORD $0x4f9fe377 // sdot v23.4s, v27.16b, v31.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03018 // ldr q24, [x0, #192]
+	WORD $0x3dc03419 // ldr q25, [x0, #208]
+	WORD $0x3dc0381a // ldr q26, [x0, #224]
+	WORD $0x3dc03c1b // ldr q27, [x0, #240]
+	WORD $0x4fbde30c // sdot v12.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde32f // sdot v15.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde375 // sdot v21.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee30d // sdot v13.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee330 // sdot v16.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee353 // sdot v19.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee376 // sdot v22.4s, v27.16b, v30.4b[1]
+	WORD $0x4fbfe30e // sdot v14.4s, v24.16b, v31.4b[1]
+	WORD $0x4fbfe331 // sdot v17.4s, v25.16b, v31.4b[1]
+	WORD $0x4fbfe354 // sdot v20.4s, v26.16b, v31.4b[1]
+	WORD $0x4fbfe377 // sdot v23.4s, v27.16b, v31.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04018 // ldr q24, [x0, #256]
+	WORD $0x3dc04419 // ldr q25, [x0, #272]
+	WORD $0x3dc0481a // ldr q26, [x0, #288]
+	WORD $0x3dc04c1b // ldr q27, [x0, #304]
+	WORD $0x4f9deb0c // sdot v12.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb2f // sdot v15.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb75 // sdot v21.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb0d // sdot v13.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb30 // sdot v16.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb53 // sdot v19.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb76 // sdot v22.4s, v27.16b, v30.4b[2]
+	WORD $0x4f9feb0e // sdot v14.4s, v24.16b, v31.4b[2]
+	WORD $0x4f9feb31 // sdot v17.4s, v25.16b, v31.4b[2]
+	WORD $0x4f9feb54 // sdot v20.4s, v26.16b, v31.4b[2]
+	WORD $0x4f9feb77 // sdot v23.4s, v27.16b, v31.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05018 // ldr q24, [x0, #320]
+	WORD $0x3dc05419 // ldr q25, [x0, #336]
+	WORD $0x3dc0581a // ldr q26, [x0, #352]
+	WORD $0x3dc05c1b // ldr q27, [x0, #368]
+	WORD $0x4fbdeb0c // sdot v12.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb2f // sdot v15.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb75 // sdot v21.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb0d // sdot v13.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb30 // sdot v16.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb53 // sdot v19.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb76 // sdot v22.4s, v27.16b, v30.4b[3]
+	WORD $0x4fbfeb0e // sdot v14.4s, v24.16b, v31.4b[3]
+	WORD $0x4fbfeb31 // sdot v17.4s, v25.16b, v31.4b[3]
+	WORD $0x4fbfeb54 // sdot v20.4s, v26.16b, v31.4b[3]
+	WORD $0x4fbfeb77 // sdot v23.4s, v27.16b, v31.4b[3]
+	WORD $0x3cc2415d // ldur q29, [x10, #36]
+	WORD $0x3cc2417e // ldur q30, [x11, #36]
+	WORD $0x3cc2419f // ldur q31, [x12, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06018 // ldr q24, [x0, #384]
+	WORD $0x3dc06419 // ldr q25, [x0, #400]
+	WORD $0x3dc0681a // ldr q26, [x0, #416]
+	WORD $0x3dc06c1b // ldr q27, [x0, #432]
+	WORD $0x4f9de30c // sdot v12.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de32f // sdot v15.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de375 // sdot v21.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee30d // sdot v13.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee330 // sdot v16.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee353 // sdot v19.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee376 // sdot v22.4s, v27.16b, v30.4b[0]
+	WORD $0x4f9fe30e // sdot v14.4s, v24.16b, v31.4b[0]
+	WORD $0x4f9fe331 // sdot v17.4s, v25.16b, v31.4b[0]
+	WORD $0x4f9fe354 // sdot v20.4s, v26.16b, v31.4b[0]
+	WORD $0x4f9fe377 // sdot v23.4s, v27.16b, v31.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07018 // ldr q24, [x0, #448]
+	WORD $0x3dc07419 // ldr q25, [x0, #464]
+	WORD $0x3dc0781a // ldr q26, [x0, #480]
+	WORD $0x3dc07c1b // ldr q27, [x0, #496]
+	WORD $0x4fbde30c // sdot v12.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde32f // sdot v15.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde375 // sdot v21.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee30d // sdot v13.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee330 // sdot v16.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee353 // sdot v19.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee376 // sdot v22.4s, v27.16b, v30.4b[1]
+	WORD $0x4fbfe30e // sdot v14.4s, v24.16b, v31.4b[1]
+	WORD $0x4fbfe331 // sdot v17.4s, v25.16b, v31.4b[1]
+	WORD $0x4fbfe354 // sdot v20.4s, v26.16b, v31.4b[1]
+	WORD $0x4fbfe377 // sdot v23.4s, v27.16b, v31.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08018 // ldr q24, [x0, #512]
+	WORD $0x3dc08419 // ldr q25, [x0, #528]
+	WORD $0x3dc0881a // ldr q26, [x0, #544]
+	WORD $0x3dc08c1b // ldr q27, [x0, #560]
+	WORD $0x4f9deb0c // sdot v12.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb2f // sdot v15.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb75 // sdot v21.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb0d // sdot v13.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb30 // sdot v16.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb53 // sdot v19.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb76 // sdot v22.4s, v27.16b, v30.4b[2]
+	WORD $0x4f9feb0e // sdot v14.4s, v24.16b, v31.4b[2]
+	WORD $0x4f9feb31 // sdot v17.4s, v25.16b, v31.4b[2]
+	WORD $0x4f9feb54 // sdot v20.4s, v26.16b, v31.4b[2]
+	WORD $0x4f9feb77 // sdot v23.4s, v27.16b, v31.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09018 // ldr q24, [x0, #576]
+	WORD $0x3dc09419 // ldr q25, [x0, #592]
+	WORD $0x3dc0981a // ldr q26, [x0, #608]
+	WORD $0x3dc09c1b // ldr q27, [x0, #624]
+	WORD $0x4fbdeb0c // sdot v12.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb2f // sdot v15.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb75 // sdot v21.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb0d // sdot v13.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb30 // sdot v16.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb53 // sdot v19.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb76 // sdot v22.4s, v27.16b, v30.4b[3]
+	WORD $0x4fbfeb0e // sdot v14.4s, v24.16b, v31.4b[3]
+	WORD $0x4fbfeb31 // sdot v17.4s, v25.16b, v31.4b[3]
+	WORD $0x4fbfeb54 // sdot v20.4s, v26.16b, v31.4b[3]
+	WORD $0x4fbfeb77 // sdot v23.4s, v27.16b, v31.4b[3]
+	WORD $0x3dc00018 // ldr q24, [x0]
+	WORD $0x3dc00419 // ldr q25, [x0, #16]
+	WORD $0x3dc0081a // ldr q26, [x0, #32]
+	WORD $0x3dc00c1b // ldr q27, [x0, #48]
+	WORD $0xbd400d5c // ldr s28, [x10, #12]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f9c918c // fmul v12.4s, v12.4s, v28.s[0]
+	WORD $0x4e38cd80 // fmla v0.4s, v12.4s, v24.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9c91ef // fmul v15.4s, v15.4s, v28.s[0]
+	WORD $0x4e39cde3 // fmla v3.4s, v15.4s, v25.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4f9c9252 // fmul v18.4s, v18.4s, v28.s[0]
+	WORD $0x4e3ace46 // fmla v6.4s, v18.4s, v26.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4f9c92b5 // fmul v21.4s, v21.4s, v28.s[0]
+	WORD $0x4e3bcea9 // fmla v9.4s, v21.4s, v27.4s
+	WORD $0xbd400d7c // ldr s28, [x11, #12]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9c91ad // fmul v13.4s, v13.4s, v28.s[0]
+	WORD $0x4e38cda1 // fmla v1.4s, v13.4s, v24.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4f9c9210 // fmul v16.4s, v16.4s, v28.s[0]
+	WORD $0x4e39ce04 // fmla v4.4s, v16.4s, v25.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4f9c9273 // fmul v19.4s, v19.4s, v28.s[0]
+	WORD $0x4e3ace67 // fmla v7.4s, v19.4s, v26.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4f9c92d6 // fmul v22.4s, v22.4s, v28.s[0]
+	WORD $0x4e3bceca // fmla v10.4s, v22.4s, v27.4s
+	WORD $0xbd400d9c // ldr s28, [x12, #12]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9c91ce // fmul v14.4s, v14.4s, v28.s[0]
+	WORD $0x4e38cdc2 // fmla v2.4s, v14.4s, v24.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4f9c9231 // fmul v17.4s, v17.4s, v28.s[0]
+	WORD $0x4e39ce25 // fmla v5.4s, v17.4s, v25.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4f9c9294 // fmul v20.4s, v20.4s, v28.s[0]
+	WORD $0x4e3ace88 // fmla v8.4s, v20.4s, v26.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4f9c92f7 // fmul v23.4s, v23.4s, v28.s[0]
+	WORD $0x4e3bceeb // fmla v11.4s, v23.4s, v27.4s
+	WORD $0x3dc01018 // ldr q24, [x0, #64]
+	WORD $0x3dc01419 // ldr q25, [x0, #80]
+	WORD $0x3dc0181a // ldr q26, [x0, #96]
+	WORD $0x3dc01c1b // ldr q27, [x0, #112]
+	WORD $0xbd40115d // ldr s29, [x10, #16]
+	WORD $0x4f9d1300 // fmla v0.4s, v24.4s, v29.s[0]
+	WORD $0x4f9d1323 // fmla v3.4s, v25.4s, v29.s[0]
+	WORD $0x4f9d1346 // fmla v6.4s, v26.4s, v29.s[0]
+	WORD $0x4f9d1369 // fmla v9.4s, v27.4s, v29.s[0]
+	WORD $0xbd40117e // ldr s30, [x11, #16]
+	WORD $0x4f9e1301 // fmla v1.4s, v24.4s, v30.s[0]
+	WORD $0x4f9e1324 // fmla v4.4s, v25.4s, v30.s[0]
+	WORD $0x4f9e1347 // fmla v7.4s, v26.4s, v30.s[0]
+	WORD $0x4f9e136a // fmla v10.4s, v27.4s, v30.s[0]
+	WORD $0xbd40119f // ldr s31, [x12, #16]
+	WORD $0x4f9f1302 // fmla v2.4s, v24.4s, v31.s[0]
+	WORD $0x4f9f1325 // fmla v5.4s, v25.4s, v31.s[0]
+	WORD $0x4f9f1348 // fmla v8.4s, v26.4s, v31.s[0]
+	WORD $0x4f9f136b // fmla v11.4s, v27.4s, v31.s[0]
+	ADD $640, R0, R0
+	ADD $52, R10, R10
+	ADD $52, R11, R11
+	ADD $52, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00118 // ldr q24, [x8]
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
+	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
+	WORD $0x3dc00918 // ldr q24, [x8, #32]
+	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
+	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	WORD $0x3dc00d18 // ldr q24, [x8, #48]
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
+	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800926 // str q6, [x9, #32]
+	WORD $0x3d800d29 // str q9, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800524 // str q4, [x9, #16]
+	WORD $0x3d800927 // str q7, [x9, #32]
+	WORD $0x3d800d2a // str q10, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800122 // str q2, [x9]
+	WORD $0x3d800525 // str q5, [x9, #16]
+	WORD $0x3d800928 // str q8, [x9, #32]
+	WORD $0x3d800d2b // str q11, [x9, #48]
+	RET
+
+// func dotExpandedHalfx1NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedHalfx1NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x3cc1414d // ldur q13, [x10, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02008 // ldr q8, [x0, #128]
+	WORD $0x3dc02409 // ldr q9, [x0, #144]
+	WORD $0x3dc0280a // ldr q10, [x0, #160]
+	WORD $0x3dc02c0b // ldr q11, [x0, #176]
+	WORD $0x4f8de104 // sdot v4.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de125 // sdot v5.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de146 // sdot v6.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de167 // sdot v7.4s, v11.16b, v13.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03008 // ldr q8, [x0, #192]
+	WORD $0x3dc03409 // ldr q9, [x0, #208]
+	WORD $0x3dc0380a // ldr q10, [x0, #224]
+	WORD $0x3dc03c0b // ldr q11, [x0, #240]
+	WORD $0x4fade104 // sdot v4.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade125 // sdot v5.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade146 // sdot v6.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade167 // sdot v7.4s, v11.16b, v13.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04008 // ldr q8, [x0, #256]
+	WORD $0x3dc04409 // ldr q9, [x0, #272]
+	WORD $0x3dc0480a // ldr q10, [x0, #288]
+	WORD $0x3dc04c0b // ldr q11, [x0, #304]
+	WORD $0x4f8de904 // sdot v4.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de925 // sdot v5.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de946 // sdot v6.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de967 // sdot v7.4s, v11.16b, v13.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05008 // ldr q8, [x0, #320]
+	WORD $0x3dc05409 // ldr q9, [x0, #336]
+	WORD $0x3dc0580a // ldr q10, [x0, #352]
+	WORD $0x3dc05c0b // ldr q11, [x0, #368]
+	WORD $0x4fade904 // sdot v4.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade925 // sdot v5.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade946 // sdot v6.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade967 // sdot v7.4s, v11.16b, v13.4b[3]
+	WORD $0x3dc00008 // ldr q8, [x0]
+	WORD $0x3dc00409 // ldr q9, [x0, #16]
+	WORD $0x3dc0080a // ldr q10, [x0, #32]
+	WORD $0x3dc00c0b // ldr q11, [x0, #48]
+	WORD $0xbd400d4c // ldr s12, [x10, #12]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f8c9084 // fmul v4.4s, v4.4s, v12.s[0]
+	WORD $0x4e28cc80 // fmla v0.4s, v4.4s, v8.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8c90a5 // fmul v5.4s, v5.4s, v12.s[0]
+	WORD $0x4e29cca1 // fmla v1.4s, v5.4s, v9.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8c90c6 // fmul v6.4s, v6.4s, v12.s[0]
+	WORD $0x4e2accc2 // fmla v2.4s, v6.4s, v10.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8c90e7 // fmul v7.4s, v7.4s, v12.s[0]
+	WORD $0x4e2bcce3 // fmla v3.4s, v7.4s, v11.4s
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x3cc2414d // ldur q13, [x10, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06008 // ldr q8, [x0, #384]
+	WORD $0x3dc06409 // ldr q9, [x0, #400]
+	WORD $0x3dc0680a // ldr q10, [x0, #416]
+	WORD $0x3dc06c0b // ldr q11, [x0, #432]
+	WORD $0x4f8de104 // sdot v4.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de125 // sdot v5.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de146 // sdot v6.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de167 // sdot v7.4s, v11.16b, v13.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07008 // ldr q8, [x0, #448]
+	WORD $0x3dc07409 // ldr q9, [x0, #464]
+	WORD $0x3dc0780a // ldr q10, [x0, #480]
+	WORD $0x3dc07c0b // ldr q11, [x0, #496]
+	WORD $0x4fade104 // sdot v4.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade125 // sdot v5.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade146 // sdot v6.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade167 // sdot v7.4s, v11.16b, v13.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08008 // ldr q8, [x0, #512]
+	WORD $0x3dc08409 // ldr q9, [x0, #528]
+	WORD $0x3dc0880a // ldr q10, [x0, #544]
+	WORD $0x3dc08c0b // ldr q11, [x0, #560]
+	WORD $0x4f8de904 // sdot v4.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de925 // sdot v5.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de946 // sdot v6.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de967 // sdot v7.4s, v11.16b, v13.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09008 // ldr q8, [x0, #576]
+	WORD $0x3dc09409 // ldr q9, [x0, #592]
+	WORD $0x3dc0980a // ldr q10, [x0, #608]
+	WORD $0x3dc09c0b // ldr q11, [x0, #624]
+	WORD $0x4fade904 // sdot v4.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade925 // sdot v5.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade946 // sdot v6.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade967 // sdot v7.4s, v11.16b, v13.4b[3]
+	WORD $0x3dc01008 // ldr q8, [x0, #64]
+	WORD $0x3dc01409 // ldr q9, [x0, #80]
+	WORD $0x3dc0180a // ldr q10, [x0, #96]
+	WORD $0x3dc01c0b // ldr q11, [x0, #112]
+	WORD $0xbd400d4c // ldr s12, [x10, #12]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f8c9084 // fmul v4.4s, v4.4s, v12.s[0]
+	WORD $0x4e28cc80 // fmla v0.4s, v4.4s, v8.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8c90a5 // fmul v5.4s, v5.4s, v12.s[0]
+	WORD $0x4e29cca1 // fmla v1.4s, v5.4s, v9.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8c90c6 // fmul v6.4s, v6.4s, v12.s[0]
+	WORD $0x4e2accc2 // fmla v2.4s, v6.4s, v10.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8c90e7 // fmul v7.4s, v7.4s, v12.s[0]
+	WORD $0x4e2bcce3 // fmla v3.4s, v7.4s, v11.4s
+	ADD $640, R0, R0
+	ADD $52, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00108 // ldr q8, [x8]
+	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD $0x3dc00508 // ldr q8, [x8, #16]
+	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD $0x3dc00908 // ldr q8, [x8, #32]
+	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x3dc00d08 // ldr q8, [x8, #48]
+	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	RET
+
+// func dotExpandedHalfx2NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedHalfx2NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	ADD R15, R10, R11
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x3cc14155 // ldur q21, [x10, #20]
+	WORD $0x3cc14176 // ldur q22, [x11, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02010 // ldr q16, [x0, #128]
+	WORD $0x3dc02411 // ldr q17, [x0, #144]
+	WORD $0x3dc02812 // ldr q18, [x0, #160]
+	WORD $0x3dc02c13 // ldr q19, [x0, #176]
+	WORD $0x4f95e208 // sdot v8.4s, v16.16b, v21.4b[0]
+	WORD $0x4f95e22a // sdot v10.4s, v17.16b, v21.4b[0]
+	WORD $0x4f95e24c // sdot v12.4s, v18.16b, v21.4b[0]
+	WORD $0x4f95e26e // sdot v14.4s, v19.16b, v21.4b[0]
+	WORD $0x4f96e209 // sdot v9.4s, v16.16b, v22.4b[0]
+	WORD $0x4f96e22b // sdot v11.4s, v17.16b, v22.4b[0]
+	WORD $0x4f96e24d // sdot v13.4s, v18.16b, v22.4b[0]
+	WORD $0x4f96e26f // sdot v15.4s, v19.16b, v22.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03010 // ldr q16, [x0, #192]
+	WORD $0x3dc03411 // ldr q17, [x0, #208]
+	WORD $0x3dc03812 // ldr q18, [x0, #224]
+	WORD $0x3dc03c13 // ldr q19, [x0, #240]
+	WORD $0x4fb5e208 // sdot v8.4s, v16.16b, v21.4b[1]
+	WORD $0x4fb5e22a // sdot v10.4s, v17.16b, v21.4b[1]
+	WORD $0x4fb5e24c // sdot v12.4s, v18.16b, v21.4b[1]
+	WORD $0x4fb5e26e // sdot v14.4s, v19.16b, v21.4b[1]
+	WORD $0x4fb6e209 // sdot v9.4s, v16.16b, v22.4b[1]
+	WORD $0x4fb6e22b // sdot v11.4s, v17.16b, v22.4b[1]
+	WORD $0x4fb6e24d // sdot v13.4s, v18.16b, v22.4b[1]
+	WORD $0x4fb6e26f // sdot v15.4s, v19.16b, v22.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04010 // ldr q16, [x0, #256]
+	WORD $0x3dc04411 // ldr q17, [x0, #272]
+	WORD $0x3dc04812 // ldr q18, [x0, #288]
+	WORD $0x3dc04c13 // ldr q19, [x0, #304]
+	WORD $0x4f95ea08 // sdot v8.4s, v16.16b, v21.4b[2]
+	WORD $0x4f95ea2a // sdot v10.4s, v17.16b, v21.4b[2]
+	WORD $0x4f95ea4c // sdot v12.4s, v18.16b, v21.4b[2]
+	WORD $0x4f95ea6e // sdot v14.4s, v19.16b, v21.4b[2]
+	WORD $0x4f96ea09 // sdot v9.4s, v16.16b, v22.4b[2]
+	WORD $0x4f96ea2b // sdot v11.4s, v17.16b, v22.4b[2]
+	WORD $0x4f96ea4d // sdot v13.4s, v18.16b, v22.4b[2]
+	WORD $0x4f96ea6f // sdot v15.4s, v19.16b, v22.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05010 // ldr q16, [x0, #320]
+	WORD $0x3dc05411 // ldr q17, [x0, #336]
+	WORD $0x3dc05812 // ldr q18, [x0, #352]
+	WORD $0x3dc05c13 // ldr q19, [x0, #368]
+	WORD $0x4fb5ea08 // sdot v8.4s, v16.16b, v21.4b[3]
+	WORD $0x4fb5ea2a // sdot v10.4s, v17.16b, v21.4b[3]
+	WORD $0x4fb5ea4c // sdot v12.4s, v18.16b, v21.4b[3]
+	WORD $0x4fb5ea6e // sdot v14.4s, v19.16b, v21.4b[3]
+	WORD $0x4fb6ea09 // sdot v9.4s, v16.16b, v22.4b[3]
+	WORD $0x4fb6ea2b // sdot v11.4s, v17.16b, v22.4b[3]
+	WORD $0x4fb6ea4d // sdot v13.4s, v18.16b, v22.4b[3]
+	WORD $0x4fb6ea6f // sdot v15.4s, v19.16b, v22.4b[3]
+	WORD $0x3dc00010 // ldr q16, [x0]
+	WORD $0x3dc00411 // ldr q17, [x0, #16]
+	WORD $0x3dc00812 // ldr q18, [x0, #32]
+	WORD $0x3dc00c13 // ldr q19, [x0, #48]
+	WORD $0xbd400d54 // ldr s20, [x10, #12]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f949108 // fmul v8.4s, v8.4s, v20.s[0]
+	WORD $0x4e30cd00 // fmla v0.4s, v8.4s, v16.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f94914a // fmul v10.4s, v10.4s, v20.s[0]
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f94918c // fmul v12.4s, v12.4s, v20.s[0]
+	WORD $0x4e32cd84 // fmla v4.4s, v12.4s, v18.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9491ce // fmul v14.4s, v14.4s, v20.s[0]
+	WORD $0x4e33cdc6 // fmla v6.4s, v14.4s, v19.4s
+	WORD $0xbd400d74 // ldr s20, [x11, #12]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f949129 // fmul v9.4s, v9.4s, v20.s[0]
+	WORD $0x4e30cd21 // fmla v1.4s, v9.4s, v16.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f94916b // fmul v11.4s, v11.4s, v20.s[0]
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9491ad // fmul v13.4s, v13.4s, v20.s[0]
+	WORD $0x4e32cda5 // fmla v5.4s, v13.4s, v18.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9491ef // fmul v15.4s, v15.4s, v20.s[0]
+	WORD $0x4e33cde7 // fmla v7.4s, v15.4s, v19.4s
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x3cc24155 // ldur q21, [x10, #36]
+	WORD $0x3cc24176 // ldur q22, [x11, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06010 // ldr q16, [x0, #384]
+	WORD $0x3dc06411 // ldr q17, [x0, #400]
+	WORD $0x3dc06812 // ldr q18, [x0, #416]
+	WORD $0x3dc06c13 // ldr q19, [x0, #432]
+	WORD $0x4f95e208 // sdot v8.4s, v16.16b, v21.4b[0]
+	WORD $0x4f95e22a // sdot v10.4s, v17.16b, v21.4b[0]
+	WORD $0x4f95e24c // sdot v12.4s, v18.16b, v21.4b[0]
+	WORD $0x4f95e26e // sdot v14.4s, v19.16b, v21.4b[0]
+	WORD $0x4f96e209 // sdot v9.4s, v16.16b, v22.4b[0]
+	WORD $0x4f96e22b // sdot v11.4s, v17.16b, v22.4b[0]
+	WORD $0x4f96e24d // sdot v13.4s, v18.16b, v22.4b[0]
+	WORD $0x4f96e26f // sdot v15.4s, v19.16b, v22.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07010 // ldr q16, [x0, #448]
+	WORD $0x3dc07411 // ldr q17, [x0, #464]
+	WORD $0x3dc07812 // ldr q18, [x0, #480]
+	WORD $0x3dc07c13 // ldr q19, [x0, #496]
+	WORD $0x4fb5e208 // sdot v8.4s, v16.16b, v21.4b[1]
+	WORD $0x4fb5e22a // sdot v10.4s, v17.16b, v21.4b[1]
+	WORD $0x4fb5e24c // sdot v12.4s, v18.16b, v21.4b[1]
+	WORD $0x4fb5e26e // sdot v14.4s, v19.16b, v21.4b[1]
+	WORD $0x4fb6e209 // sdot v9.4s, v16.16b, v22.4b[1]
+	WORD $0x4fb6e22b // sdot v11.4s, v17.16b, v22.4b[1]
+	WORD $0x4fb6e24d // sdot v13.4s, v18.16b, v22.4b[1]
+	WORD $0x4fb6e26f // sdot v15.4s, v19.16b, v22.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08010 // ldr q16, [x0, #512]
+	WORD $0x3dc08411 // ldr q17, [x0, #528]
+	WORD $0x3dc08812 // ldr q18, [x0, #544]
+	WORD $0x3dc08c13 // ldr q19, [x0, #560]
+	WORD $0x4f95ea08 // sdot v8.4s, v16.16b, v21.4b[2]
+	WORD $0x4f95ea2a // sdot v10.4s, v17.16b, v21.4b[2]
+	WORD $0x4f95ea4c // sdot v12.4s, v18.16b, v21.4b[2]
+	WORD $0x4f95ea6e // sdot v14.4s, v19.16b, v21.4b[2]
+	WORD $0x4f96ea09 // sdot v9.4s, v16.16b, v22.4b[2]
+	WORD $0x4f96ea2b // sdot v11.4s, v17.16b, v22.4b[2]
+	WORD $0x4f96ea4d // sdot v13.4s, v18.16b, v22.4b[2]
+	WORD $0x4f96ea6f // sdot v15.4s, v19.16b, v22.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09010 // ldr q16, [x0, #576]
+	WORD $0x3dc09411 // ldr q17, [x0, #592]
+	WORD $0x3dc09812 // ldr q18, [x0, #608]
+	WORD $0x3dc09c13 // ldr q19, [x0, #624]
+	WORD $0x4fb5ea08 // sdot v8.4s, v16.16b, v21.4b[3]
+	WORD $0x4fb5ea2a // sdot v10.4s, v17.16b, v21.4b[3]
+	WORD $0x4fb5ea4c // sdot v12.4s, v18.16b, v21.4b[3]
+	WORD $0x4fb5ea6e // sdot v14.4s, v19.16b, v21.4b[3]
+	WORD $0x4fb6ea09 // sdot v9.4s, v16.16b, v22.4b[3]
+	WORD $0x4fb6ea2b // sdot v11.4s, v17.16b, v22.4b[3]
+	WORD $0x4fb6ea4d // sdot v13.4s, v18.16b, v22.4b[3]
+	WORD $0x4fb6ea6f // sdot v15.4s, v19.16b, v22.4b[3]
+	WORD $0x3dc01010 // ldr q16, [x0, #64]
+	WORD $0x3dc01411 // ldr q17, [x0, #80]
+	WORD $0x3dc01812 // ldr q18, [x0, #96]
+	WORD $0x3dc01c13 // ldr q19, [x0, #112]
+	WORD $0xbd400d54 // ldr s20, [x10, #12]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f949108 // fmul v8.4s, v8.4s, v20.s[0]
+	WORD $0x4e30cd00 // fmla v0.4s, v8.4s, v16.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f94914a // fmul v10.4s, v10.4s, v20.s[0]
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f94918c // fmul v12.4s, v12.4s, v20.s[0]
+	WORD $0x4e32cd84 // fmla v4.4s, v12.4s, v18.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9491ce // fmul v14.4s, v14.4s, v20.s[0]
+	WORD $0x4e33cdc6 // fmla v6.4s, v14.4s, v19.4s
+	WORD $0xbd400d74 // ldr s20, [x11, #12]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f949129 // fmul v9.4s, v9.4s, v20.s[0]
+	WORD $0x4e30cd21 // fmla v1.4s, v9.4s, v16.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f94916b // fmul v11.4s, v11.4s, v20.s[0]
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9491ad // fmul v13.4s, v13.4s, v20.s[0]
+	WORD $0x4e32cda5 // fmla v5.4s, v13.4s, v18.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9491ef // fmul v15.4s, v15.4s, v20.s[0]
+	WORD $0x4e33cde7 // fmla v7.4s, v15.4s, v19.4s
+	ADD $640, R0, R0
+	ADD $52, R10, R10
+	ADD $52, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00110 // ldr q16, [x8]
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800522 // str q2, [x9, #16]
+	WORD $0x3d800924 // str q4, [x9, #32]
+	WORD $0x3d800d26 // str q6, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800925 // str q5, [x9, #32]
+	WORD $0x3d800d27 // str q7, [x9, #48]
+	RET
+
+// func dotExpandedHalfx3NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedHalfx3NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	ADD R15, R10, R11
+	ADD R15, R11, R12
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x4f00e410 // movi v16.16b, #0x0
+	WORD $0x4f00e411 // movi v17.16b, #0x0
+	WORD $0x4f00e412 // movi v18.16b, #0x0
+	WORD $0x4f00e413 // movi v19.16b, #0x0
+	WORD $0x4f00e414 // movi v20.16b, #0x0
+	WORD $0x4f00e415 // movi v21.16b, #0x0
+	WORD $0x4f00e416 // movi v22.16b, #0x0
+	WORD $0x4f00e417 // movi v23.16b, #0x0
+	WORD $0x3cc1415d // ldur q29, [x10, #20]
+	WORD $0x3cc1417e // ldur q30, [x11, #20]
+	WORD $0x3cc1419f // ldur q31, [x12, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc02018 // ldr q24, [x0, #128]
+	WORD $0x3dc02419 // ldr q25, [x0, #144]
+	WORD $0x3dc0281a // ldr q26, [x0, #160]
+	WORD $0x3dc02c1b // ldr q27, [x0, #176]
+	WORD $0x4f9de30c // sdot v12.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de32f // sdot v15.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de375 // sdot v21.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee30d // sdot v13.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee330 // sdot v16.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee353 // sdot v19.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee376 // sdot v22.4s, v27.16b, v30.4b[0]
+	WORD $0x4f9fe30e // sdot v14.4s, v24.16b, v31.4b[0]
+	WORD $0x4f9fe331 // sdot v17.4s, v25.16b, v31.4b[0]
+	WORD $0x4f9fe354 // sdot v20.4s, v26.16b, v31.4b[0]
+	WORD $0x4f9fe377 // sdot v23.4s, v27.16b, v31.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc03018 // ldr q24, [x0, #192]
+	WORD $0x3dc03419 // ldr q25, [x0, #208]
+	WORD $0x3dc0381a // ldr q26, [x0, #224]
+	WORD $0x3dc03c1b // ldr q27, [x0, #240]
+	WORD $0x4fbde30c // sdot v12.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde32f // sdot v15.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde375 // sdot v21.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee30d // sdot v13.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee330 // sdot v16.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee353 // sdot v19.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee376 // sdot v22.4s, v27.16b, v30.4b[1]
+	WORD $0x4fbfe30e // sdot v14.4s, v24.16b, v31.4b[1]
+	WORD $0x4fbfe331 // sdot v17.4s, v25.16b, v31.4b[1]
+	WORD $0x4fbfe354 // sdot v20.4s, v26.16b, v31.4b[1]
+	WORD $0x4fbfe377 // sdot v23.4s, v27.16b, v31.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04018 // ldr q24, [x0, #256]
+	WORD $0x3dc04419 // ldr q25, [x0, #272]
+	WORD $0x3dc0481a // ldr q26, [x0, #288]
+	WORD $0x3dc04c1b // ldr q27, [x0, #304]
+	WORD $0x4f9deb0c // sdot v12.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb2f // sdot v15.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb75 // sdot v21.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb0d // sdot v13.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb30 // sdot v16.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb53 // sdot v19.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb76 // sdot v22.4s, v27.16b, v30.4b[2]
+	WORD $0x4f9feb0e // sdot v14.4s, v24.16b, v31.4b[2]
+	WORD $0x4f9feb31 // sdot v17.4s, v25.16b, v31.4b[2]
+	WORD $0x4f9feb54 // sdot v20.4s, v26.16b, v31.4b[2]
+	WORD $0x4f9feb77 // sdot v23.4s, v27.16b, v31.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05018 // ldr q24, [x0, #320]
+	WORD $0x3dc05419 // ldr q25, [x0, #336]
+	WORD $0x3dc0581a // ldr q26, [x0, #352]
+	WORD $0x3dc05c1b // ldr q27, [x0, #368]
+	WORD $0x4fbdeb0c // sdot v12.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb2f // sdot v15.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb75 // sdot v21.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb0d // sdot v13.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb30 // sdot v16.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb53 // sdot v19.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb76 // sdot v22.4s, v27.16b, v30.4b[3]
+	WORD $0x4fbfeb0e // sdot v14.4s, v24.16b, v31.4b[3]
+	WORD $0x4fbfeb31 // sdot v17.4s, v25.16b, v31.4b[3]
+	WORD $0x4fbfeb54 // sdot v20.4s, v26.16b, v31.4b[3]
+	WORD $0x4fbfeb77 // sdot v23.4s, v27.16b, v31.4b[3]
+	WORD $0x3dc00018 // ldr q24, [x0]
+	WORD $0x3dc00419 // ldr q25, [x0, #16]
+	WORD $0x3dc0081a // ldr q26, [x0, #32]
+	WORD $0x3dc00c1b // ldr q27, [x0, #48]
+	WORD $0xbd400d5c // ldr s28, [x10, #12]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f9c918c // fmul v12.4s, v12.4s, v28.s[0]
+	WORD $0x4e38cd80 // fmla v0.4s, v12.4s, v24.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9c91ef // fmul v15.4s, v15.4s, v28.s[0]
+	WORD $0x4e39cde3 // fmla v3.4s, v15.4s, v25.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4f9c9252 // fmul v18.4s, v18.4s, v28.s[0]
+	WORD $0x4e3ace46 // fmla v6.4s, v18.4s, v26.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4f9c92b5 // fmul v21.4s, v21.4s, v28.s[0]
+	WORD $0x4e3bcea9 // fmla v9.4s, v21.4s, v27.4s
+	WORD $0xbd400d7c // ldr s28, [x11, #12]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9c91ad // fmul v13.4s, v13.4s, v28.s[0]
+	WORD $0x4e38cda1 // fmla v1.4s, v13.4s, v24.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4f9c9210 // fmul v16.4s, v16.4s, v28.s[0]
+	WORD $0x4e39ce04 // fmla v4.4s, v16.4s, v25.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4f9c9273 // fmul v19.4s, v19.4s, v28.s[0]
+	WORD $0x4e3ace67 // fmla v7.4s, v19.4s, v26.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4f9c92d6 // fmul v22.4s, v22.4s, v28.s[0]
+	WORD $0x4e3bceca // fmla v10.4s, v22.4s, v27.4s
+	WORD $0xbd400d9c // ldr s28, [x12, #12]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9c91ce // fmul v14.4s, v14.4s, v28.s[0]
+	WORD $0x4e38cdc2 // fmla v2.4s, v14.4s, v24.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4f9c9231 // fmul v17.4s, v17.4s, v28.s[0]
+	WORD $0x4e39ce25 // fmla v5.4s, v17.4s, v25.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4f9c9294 // fmul v20.4s, v20.4s, v28.s[0]
+	WORD $0x4e3ace88 // fmla v8.4s, v20.4s, v26.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4f9c92f7 // fmul v23.4s, v23.4s, v28.s[0]
+	WORD $0x4e3bceeb // fmla v11.4s, v23.4s, v27.4s
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x4f00e410 // movi v16.16b, #0x0
+	WORD $0x4f00e411 // movi v17.16b, #0x0
+	WORD $0x4f00e412 // movi v18.16b, #0x0
+	WORD $0x4f00e413 // movi v19.16b, #0x0
+	WORD $0x4f00e414 // movi v20.16b, #0x0
+	WORD $0x4f00e415 // movi v21.16b, #0x0
+	WORD $0x4f00e416 // movi v22.16b, #0x0
+	WORD $0x4f00e417 // movi v23.16b, #0x0
+	WORD $0x3cc2415d // ldur q29, [x10, #36]
+	WORD $0x3cc2417e // ldur q30, [x11, #36]
+	WORD $0x3cc2419f // ldur q31, [x12, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06018 // ldr q24, [x0, #384]
+	WORD $0x3dc06419 // ldr q25, [x0, #400]
+	WORD $0x3dc0681a // ldr q26, [x0, #416]
+	WORD $0x3dc06c1b // ldr q27, [x0, #432]
+	WORD $0x4f9de30c // sdot v12.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de32f // sdot v15.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de375 // sdot v21.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee30d // sdot v13.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee330 // sdot v16.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee353 // sdot v19.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee376 // sdot v22.4s, v27.16b, v30.4b[0]
+	WORD $0x4f9fe30e // sdot v14.4s, v24.16b, v31.4b[0]
+	WORD $0x4f9fe331 // sdot v17.4s, v25.16b, v31.4b[0]
+	WORD $0x4f9fe354 // sdot v20.4s, v26.16b, v31.4b[0]
+	WORD $0x4f9fe377 // sdot v23.4s, v27.16b, v31.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07018 // ldr q24, [x0, #448]
+	WORD $0x3dc07419 // ldr q25, [x0, #464]
+	WORD $0x3dc0781a // ldr q26, [x0, #480]
+	WORD $0x3dc07c1b // ldr q27, [x0, #496]
+	WORD $0x4fbde30c // sdot v12.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde32f // sdot v15.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde375 // sdot v21.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee30d // sdot v13.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee330 // sdot v16.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee353 // sdot v19.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee376 // sdot v22.4s, v27.16b, v30.4b[1]
+	WORD $0x4fbfe30e // sdot v14.4s, v24.16b, v31.4b[1]
+	WORD $0x4fbfe331 // sdot v17.4s, v25.16b, v31.4b[1]
+	WORD $0x4fbfe354 // sdot v20.4s, v26.16b, v31.4b[1]
+	WORD $0x4fbfe377 // sdot v23.4s, v27.16b, v31.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08018 // ldr q24, [x0, #512]
+	WORD $0x3dc08419 // ldr q25, [x0, #528]
+	WORD $0x3dc0881a // ldr q26, [x0, #544]
+	WORD $0x3dc08c1b // ldr q27, [x0, #560]
+	WORD $0x4f9deb0c // sdot v12.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb2f // sdot v15.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb75 // sdot v21.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb0d // sdot v13.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb30 // sdot v16.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb53 // sdot v19.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb76 // sdot v22.4s, v27.16b, v30.4b[2]
+	WORD $0x4f9feb0e // sdot v14.4s, v24.16b, v31.4b[2]
+	WORD $0x4f9feb31 // sdot v17.4s, v25.16b, v31.4b[2]
+	WORD $0x4f9feb54 // sdot v20.4s, v26.16b, v31.4b[2]
+	WORD $0x4f9feb77 // sdot v23.4s, v27.16b, v31.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09018 // ldr q24, [x0, #576]
+	WORD $0x3dc09419 // ldr q25, [x0, #592]
+	WORD $0x3dc0981a // ldr q26, [x0, #608]
+	WORD $0x3dc09c1b // ldr q27, [x0, #624]
+	WORD $0x4fbdeb0c // sdot v12.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb2f // sdot v15.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb75 // sdot v21.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb0d // sdot v13.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb30 // sdot v16.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb53 // sdot v19.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb76 // sdot v22.4s, v27.16b, v30.4b[3]
+	WORD $0x4fbfeb0e // sdot v14.4s, v24.16b, v31.4b[3]
+	WORD $0x4fbfeb31 // sdot v17.4s, v25.16b, v31.4b[3]
+	WORD $0x4fbfeb54 // sdot v20.4s, v26.16b, v31.4b[3]
+	WORD $0x4fbfeb77 // sdot v23.4s, v27.16b, v31.4b[3]
+	WORD $0x3dc01018 // ldr q24, [x0, #64]
+	WORD $0x3dc01419 // ldr q25, [x0, #80]
+	WORD $0x3dc0181a // ldr q26, [x0, #96]
+	WORD $0x3dc01c1b // ldr q27, [x0, #112]
+	WORD $0xbd400d5c // ldr s28, [x10, #12]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f9c918c // fmul v12.4s, v12.4s, v28.s[0]
+	WORD $0x4e38cd80 // fmla v0.4s, v12.4s, v24.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9c91ef // fmul v15.4s, v15.4s, v28.s[0]
+	WORD $0x4e39cde3 // fmla v3.4s, v15.4s, v25.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4f9c9252 // fmul v18.4s, v18.4s, v28.s[0]
+	WORD $0x4e3ace46 // fmla v6.4s, v18.4s, v26.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4f9c92b5 // fmul v21.4s, v21.4s, v28.s[0]
+	WORD $0x4e3bcea9 // fmla v9.4s, v21.4s, v27.4s
+	WORD $0xbd400d7c // ldr s28, [x11, #12]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9c91ad // fmul v13.4s, v13.4s, v28.s[0]
+	WORD $0x4e38cda1 // fmla v1.4s, v13.4s, v24.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4f9c9210 // fmul v16.4s, v16.4s, v28.s[0]
+	WORD $0x4e39ce04 // fmla v4.4s, v16.4s, v25.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4f9c9273 // fmul v19.4s, v19.4s, v28.s[0]
+	WORD $0x4e3ace67 // fmla v7.4s, v19.4s, v26.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4f9c92d6 // fmul v22.4s, v22.4s, v28.s[0]
+	WORD $0x4e3bceca // fmla v10.4s, v22.4s, v27.4s
+	WORD $0xbd400d9c // ldr s28, [x12, #12]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9c91ce // fmul v14.4s, v14.4s, v28.s[0]
+	WORD $0x4e38cdc2 // fmla v2.4s, v14.4s, v24.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4f9c9231 // fmul v17.4s, v17.4s, v28.s[0]
+	WORD $0x4e39ce25 // fmla v5.4s, v17.4s, v25.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4f9c9294 // fmul v20.4s, v20.4s, v28.s[0]
+	WORD $0x4e3ace88 // fmla v8.4s, v20.4s, v26.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4f9c92f7 // fmul v23.4s, v23.4s, v28.s[0]
+	WORD $0x4e3bceeb // fmla v11.4s, v23.4s, v27.4s
+	ADD $640, R0, R0
+	ADD $52, R10, R10
+	ADD $52, R11, R11
+	ADD $52, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00118 // ldr q24, [x8]
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
+	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
+	WORD $0x3dc00918 // ldr q24, [x8, #32]
+	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
+	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	WORD $0x3dc00d18 // ldr q24, [x8, #48]
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
+	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800926 // str q6, [x9, #32]
+	WORD $0x3d800d29 // str q9, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800524 // str q4, [x9, #16]
+	WORD $0x3d800927 // str q7, [x9, #32]
+	WORD $0x3d800d2a // str q10, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800122 // str q2, [x9]
+	WORD $0x3d800525 // str q5, [x9, #16]
+	WORD $0x3d800928 // str q8, [x9, #32]
+	WORD $0x3d800d2b // str q11, [x9, #48]
+	RET
+
+// func dotExpandedHalfMinx1NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedHalfMinx1NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x3cc1414d // ldur q13, [x10, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04008 // ldr q8, [x0, #256]
+	WORD $0x3dc04409 // ldr q9, [x0, #272]
+	WORD $0x3dc0480a // ldr q10, [x0, #288]
+	WORD $0x3dc04c0b // ldr q11, [x0, #304]
+	WORD $0x4f8de104 // sdot v4.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de125 // sdot v5.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de146 // sdot v6.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de167 // sdot v7.4s, v11.16b, v13.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05008 // ldr q8, [x0, #320]
+	WORD $0x3dc05409 // ldr q9, [x0, #336]
+	WORD $0x3dc0580a // ldr q10, [x0, #352]
+	WORD $0x3dc05c0b // ldr q11, [x0, #368]
+	WORD $0x4fade104 // sdot v4.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade125 // sdot v5.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade146 // sdot v6.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade167 // sdot v7.4s, v11.16b, v13.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06008 // ldr q8, [x0, #384]
+	WORD $0x3dc06409 // ldr q9, [x0, #400]
+	WORD $0x3dc0680a // ldr q10, [x0, #416]
+	WORD $0x3dc06c0b // ldr q11, [x0, #432]
+	WORD $0x4f8de904 // sdot v4.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de925 // sdot v5.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de946 // sdot v6.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de967 // sdot v7.4s, v11.16b, v13.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07008 // ldr q8, [x0, #448]
+	WORD $0x3dc07409 // ldr q9, [x0, #464]
+	WORD $0x3dc0780a // ldr q10, [x0, #480]
+	WORD $0x3dc07c0b // ldr q11, [x0, #496]
+	WORD $0x4fade904 // sdot v4.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade925 // sdot v5.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade946 // sdot v6.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade967 // sdot v7.4s, v11.16b, v13.4b[3]
+	WORD $0x3dc00008 // ldr q8, [x0]
+	WORD $0x3dc00409 // ldr q9, [x0, #16]
+	WORD $0x3dc0080a // ldr q10, [x0, #32]
+	WORD $0x3dc00c0b // ldr q11, [x0, #48]
+	WORD $0xbd400d4c // ldr s12, [x10, #12]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f8c9084 // fmul v4.4s, v4.4s, v12.s[0]
+	WORD $0x4e28cc80 // fmla v0.4s, v4.4s, v8.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8c90a5 // fmul v5.4s, v5.4s, v12.s[0]
+	WORD $0x4e29cca1 // fmla v1.4s, v5.4s, v9.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8c90c6 // fmul v6.4s, v6.4s, v12.s[0]
+	WORD $0x4e2accc2 // fmla v2.4s, v6.4s, v10.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8c90e7 // fmul v7.4s, v7.4s, v12.s[0]
+	WORD $0x4e2bcce3 // fmla v3.4s, v7.4s, v11.4s
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x3cc2414d // ldur q13, [x10, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08008 // ldr q8, [x0, #512]
+	WORD $0x3dc08409 // ldr q9, [x0, #528]
+	WORD $0x3dc0880a // ldr q10, [x0, #544]
+	WORD $0x3dc08c0b // ldr q11, [x0, #560]
+	WORD $0x4f8de104 // sdot v4.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de125 // sdot v5.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de146 // sdot v6.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de167 // sdot v7.4s, v11.16b, v13.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09008 // ldr q8, [x0, #576]
+	WORD $0x3dc09409 // ldr q9, [x0, #592]
+	WORD $0x3dc0980a // ldr q10, [x0, #608]
+	WORD $0x3dc09c0b // ldr q11, [x0, #624]
+	WORD $0x4fade104 // sdot v4.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade125 // sdot v5.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade146 // sdot v6.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade167 // sdot v7.4s, v11.16b, v13.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc0a008 // ldr q8, [x0, #640]
+	WORD $0x3dc0a409 // ldr q9, [x0, #656]
+	WORD $0x3dc0a80a // ldr q10, [x0, #672]
+	WORD $0x3dc0ac0b // ldr q11, [x0, #688]
+	WORD $0x4f8de904 // sdot v4.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de925 // sdot v5.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de946 // sdot v6.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de967 // sdot v7.4s, v11.16b, v13.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc0b008 // ldr q8, [x0, #704]
+	WORD $0x3dc0b409 // ldr q9, [x0, #720]
+	WORD $0x3dc0b80a // ldr q10, [x0, #736]
+	WORD $0x3dc0bc0b // ldr q11, [x0, #752]
+	WORD $0x4fade904 // sdot v4.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade925 // sdot v5.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade946 // sdot v6.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade967 // sdot v7.4s, v11.16b, v13.4b[3]
+	WORD $0x3dc01008 // ldr q8, [x0, #64]
+	WORD $0x3dc01409 // ldr q9, [x0, #80]
+	WORD $0x3dc0180a // ldr q10, [x0, #96]
+	WORD $0x3dc01c0b // ldr q11, [x0, #112]
+	WORD $0xbd400d4c // ldr s12, [x10, #12]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f8c9084 // fmul v4.4s, v4.4s, v12.s[0]
+	WORD $0x4e28cc80 // fmla v0.4s, v4.4s, v8.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8c90a5 // fmul v5.4s, v5.4s, v12.s[0]
+	WORD $0x4e29cca1 // fmla v1.4s, v5.4s, v9.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8c90c6 // fmul v6.4s, v6.4s, v12.s[0]
+	WORD $0x4e2accc2 // fmla v2.4s, v6.4s, v10.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8c90e7 // fmul v7.4s, v7.4s, v12.s[0]
+	WORD $0x4e2bcce3 // fmla v3.4s, v7.4s, v11.4s
+	WORD $0x3dc02008 // ldr q8, [x0, #128]
+	WORD $0x3dc02409 // ldr q9, [x0, #144]
+	WORD $0x3dc0280a // ldr q10, [x0, #160]
+	WORD $0x3dc02c0b // ldr q11, [x0, #176]
+	WORD $0xbd40014d // ldr s13, [x10]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0xbd400d4c // ldr s12, [x10, #12]
+	WORD $0x4f8c91ad // fmul v13.4s, v13.4s, v12.s[0]
+	WORD $0x4f8d1100 // fmla v0.4s, v8.4s, v13.s[0]
+	WORD $0x4f8d1121 // fmla v1.4s, v9.4s, v13.s[0]
+	WORD $0x4f8d1142 // fmla v2.4s, v10.4s, v13.s[0]
+	WORD $0x4f8d1163 // fmla v3.4s, v11.4s, v13.s[0]
+	WORD $0x3dc03008 // ldr q8, [x0, #192]
+	WORD $0x3dc03409 // ldr q9, [x0, #208]
+	WORD $0x3dc0380a // ldr q10, [x0, #224]
+	WORD $0x3dc03c0b // ldr q11, [x0, #240]
+	WORD $0xbd40054d // ldr s13, [x10, #4]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0xbd400d4c // ldr s12, [x10, #12]
+	WORD $0x4f8c91ad // fmul v13.4s, v13.4s, v12.s[0]
+	WORD $0x4f8d1100 // fmla v0.4s, v8.4s, v13.s[0]
+	WORD $0x4f8d1121 // fmla v1.4s, v9.4s, v13.s[0]
+	WORD $0x4f8d1142 // fmla v2.4s, v10.4s, v13.s[0]
+	WORD $0x4f8d1163 // fmla v3.4s, v11.4s, v13.s[0]
+	ADD $768, R0, R0
+	ADD $52, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00108 // ldr q8, [x8]
+	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD $0x3dc00508 // ldr q8, [x8, #16]
+	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD $0x3dc00908 // ldr q8, [x8, #32]
+	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x3dc00d08 // ldr q8, [x8, #48]
+	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	RET
+
+// func dotExpandedHalfMinx2NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedHalfMinx2NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	ADD R15, R10, R11
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x3cc14155 // ldur q21, [x10, #20]
+	WORD $0x3cc14176 // ldur q22, [x11, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04010 // ldr q16, [x0, #256]
+	WORD $0x3dc04411 // ldr q17, [x0, #272]
+	WORD $0x3dc04812 // ldr q18, [x0, #288]
+	WORD $0x3dc04c13 // ldr q19, [x0, #304]
+	WORD $0x4f95e208 // sdot v8.4s, v16.16b, v21.4b[0]
+	WORD $0x4f95e22a // sdot v10.4s, v17.16b, v21.4b[0]
+	WORD $0x4f95e24c // sdot v12.4s, v18.16b, v21.4b[0]
+	WORD $0x4f95e26e // sdot v14.4s, v19.16b, v21.4b[0]
+	WORD $0x4f96e209 // sdot v9.4s, v16.16b, v22.4b[0]
+	WORD $0x4f96e22b // sdot v11.4s, v17.16b, v22.4b[0]
+	WORD $0x4f96e24d // sdot v13.4s, v18.16b, v22.4b[0]
+	WORD $0x4f96e26f // sdot v15.4s, v19.16b, v22.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05010 // ldr q16, [x0, #320]
+	WORD $0x3dc05411 // ldr q17, [x0, #336]
+	WORD $0x3dc05812 // ldr q18, [x0, #352]
+	WORD $0x3dc05c13 // ldr q19, [x0, #368]
+	WORD $0x4fb5e208 // sdot v8.4s, v16.16b, v21.4b[1]
+	WORD $0x4fb5e22a // sdot v10.4s, v17.16b, v21.4b[1]
+	WORD $0x4fb5e24c // sdot v12.4s, v18.16b, v21.4b[1]
+	WORD $0x4fb5e26e // sdot v14.4s, v19.16b, v21.4b[1]
+	WORD $0x4fb6e209 // sdot v9.4s, v16.16b, v22.4b[1]
+	WORD $0x4fb6e22b // sdot v11.4s, v17.16b, v22.4b[1]
+	WORD $0x4fb6e24d // sdot v13.4s, v18.16b, v22.4b[1]
+	WORD $0x4fb6e26f // sdot v15.4s, v19.16b, v22.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06010 // ldr q16, [x0, #384]
+	WORD $0x3dc06411 // ldr q17, [x0, #400]
+	WORD $0x3dc06812 // ldr q18, [x0, #416]
+	WORD $0x3dc06c13 // ldr q19, [x0, #432]
+	WORD $0x4f95ea08 // sdot v8.4s, v16.16b, v21.4b[2]
+	WORD $0x4f95ea2a // sdot v10.4s, v17.16b, v21.4b[2]
+	WORD $0x4f95ea4c // sdot v12.4s, v18.16b, v21.4b[2]
+	WORD $0x4f95ea6e // sdot v14.4s, v19.16b, v21.4b[2]
+	WORD $0x4f96ea09 // sdot v9.4s, v16.16b, v22.4b[2]
+	WORD $0x4f96ea2b // sdot v11.4s, v17.16b, v22.4b[2]
+	WORD $0x4f96ea4d // sdot v13.4s, v18.16b, v22.4b[2]
+	WORD $0x4f96ea6f // sdot v15.4s, v19.16b, v22.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07010 // ldr q16, [x0, #448]
+	WORD $0x3dc07411 // ldr q17, [x0, #464]
+	WORD $0x3dc07812 // ldr q18, [x0, #480]
+	WORD $0x3dc07c13 // ldr q19, [x0, #496]
+	WORD $0x4fb5ea08 // sdot v8.4s, v16.16b, v21.4b[3]
+	WORD $0x4fb5ea2a // sdot v10.4s, v17.16b, v21.4b[3]
+	WORD $0x4fb5ea4c // sdot v12.4s, v18.16b, v21.4b[3]
+	WORD $0x4fb5ea6e // sdot v14.4s, v19.16b, v21.4b[3]
+	WORD $0x4fb6ea09 // sdot v9.4s, v16.16b, v22.4b[3]
+	WORD $0x4fb6ea2b // sdot v11.4s, v17.16b, v22.4b[3]
+	WORD $0x4fb6ea4d // sdot v13.4s, v18.16b, v22.4b[3]
+	WORD $0x4fb6ea6f // sdot v15.4s, v19.16b, v22.4b[3]
+	WORD $0x3dc00010 // ldr q16, [x0]
+	WORD $0x3dc00411 // ldr q17, [x0, #16]
+	WORD $0x3dc00812 // ldr q18, [x0, #32]
+	WORD $0x3dc00c13 // ldr q19, [x0, #48]
+	WORD $0xbd400d54 // ldr s20, [x10, #12]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f949108 // fmul v8.4s, v8.4s, v20.s[0]
+	WORD $0x4e30cd00 // fmla v0.4s, v8.4s, v16.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f94914a // fmul v10.4s, v10.4s, v20.s[0]
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f94918c // fmul v12.4s, v12.4s, v20.s[0]
+	WORD $0x4e32cd84 // fmla v4.4s, v12.4s, v18.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9491ce // fmul v14.4s, v14.4s, v20.s[0]
+	WORD $0x4e33cdc6 // fmla v6.4s, v14.4s, v19.4s
+	WORD $0xbd400d74 // ldr s20, [x11, #12]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f949129 // fmul v9.4s, v9.4s, v20.s[0]
+	WORD $0x4e30cd21 // fmla v1.4s, v9.4s, v16.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f94916b // fmul v11.4s, v11.4s, v20.s[0]
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9491ad // fmul v13.4s, v13.4s, v20.s[0]
+	WORD $0x4e32cda5 // fmla v5.4s, v13.4s, v18.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9491ef // fmul v15.4s, v15.4s, v20.s[0]
+	WORD $0x4e33cde7 // fmla v7.4s, v15.4s, v19.4s
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x3cc24155 // ldur q21, [x10, #36]
+	WORD $0x3cc24176 // ldur q22, [x11, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08010 // ldr q16, [x0, #512]
+	WORD $0x3dc08411 // ldr q17, [x0, #528]
+	WORD $0x3dc08812 // ldr q18, [x0, #544]
+	WORD $0x3dc08c13 // ldr q19, [x0, #560]
+	WORD $0x4f95e208 // sdot v8.4s, v16.16b, v21.4b[0]
+	WORD $0x4f95e22a // sdot v10.4s, v17.16b, v21.4b[0]
+	WORD $0x4f95e24c // sdot v12.4s, v18.16b, v21.4b[0]
+	WORD $0x4f95e26e // sdot v14.4s, v19.16b, v21.4b[0]
+	WORD $0x4f96e209 // sdot v9.4s, v16.16b, v22.4b[0]
+	WORD $0x4f96e22b // sdot v11.4s, v17.16b, v22.4b[0]
+	WORD $0x4f96e24d // sdot v13.4s, v18.16b, v22.4b[0]
+	WORD $0x4f96e26f // sdot v15.4s, v19.16b, v22.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09010 // ldr q16, [x0, #576]
+	WORD $0x3dc09411 // ldr q17, [x0, #592]
+	WORD $0x3dc09812 // ldr q18, [x0, #608]
+	WORD $0x3dc09c13 // ldr q19, [x0, #624]
+	WORD $0x4fb5e208 // sdot v8.4s, v16.16b, v21.4b[1]
+	WORD $0x4fb5e22a // sdot v10.4s, v17.16b, v21.4b[1]
+	WORD $0x4fb5e24c // sdot v12.4s, v18.16b, v21.4b[1]
+	WORD $0x4fb5e26e // sdot v14.4s, v19.16b, v21.4b[1]
+	WORD $0x4fb6e209 // sdot v9.4s, v16.16b, v22.4b[1]
+	WORD $0x4fb6e22b // sdot v11.4s, v17.16b, v22.4b[1]
+	WORD $0x4fb6e24d // sdot v13.4s, v18.16b, v22.4b[1]
+	WORD $0x4fb6e26f // sdot v15.4s, v19.16b, v22.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc0a010 // ldr q16, [x0, #640]
+	WORD $0x3dc0a411 // ldr q17, [x0, #656]
+	WORD $0x3dc0a812 // ldr q18, [x0, #672]
+	WORD $0x3dc0ac13 // ldr q19, [x0, #688]
+	WORD $0x4f95ea08 // sdot v8.4s, v16.16b, v21.4b[2]
+	WORD $0x4f95ea2a // sdot v10.4s, v17.16b, v21.4b[2]
+	WORD $0x4f95ea4c // sdot v12.4s, v18.16b, v21.4b[2]
+	WORD $0x4f95ea6e // sdot v14.4s, v19.16b, v21.4b[2]
+	WORD $0x4f96ea09 // sdot v9.4s, v16.16b, v22.4b[2]
+	WORD $0x4f96ea2b // sdot v11.4s, v17.16b, v22.4b[2]
+	WORD $0x4f96ea4d // sdot v13.4s, v18.16b, v22.4b[2]
+	WORD $0x4f96ea6f // sdot v15.4s, v19.16b, v22.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc0b010 // ldr q16, [x0, #704]
+	WORD $0x3dc0b411 // ldr q17, [x0, #720]
+	WORD $0x3dc0b812 // ldr q18, [x0, #736]
+	WORD $0x3dc0bc13 // ldr q19, [x0, #752]
+	WORD $0x4fb5ea08 // sdot v8.4s, v16.16b, v21.4b[3]
+	WORD $0x4fb5ea2a // sdot v10.4s, v17.16b, v21.4b[3]
+	WORD $0x4fb5ea4c // sdot v12.4s, v18.16b, v21.4b[3]
+	WORD $0x4fb5ea6e // sdot v14.4s, v19.16b, v21.4b[3]
+	WORD $0x4fb6ea09 // sdot v9.4s, v16.16b, v22.4b[3]
+	WORD $0x4fb6ea2b // sdot v11.4s, v17.16b, v22.4b[3]
+	WORD $0x4fb6ea4d // sdot v13.4s, v18.16b, v22.4b[3]
+	WORD $0x4fb6ea6f // sdot v15.4s, v19.16b, v22.4b[3]
+	WORD $0x3dc01010 // ldr q16, [x0, #64]
+	WORD $0x3dc01411 // ldr q17, [x0, #80]
+	WORD $0x3dc01812 // ldr q18, [x0, #96]
+	WORD $0x3dc01c13 // ldr q19, [x0, #112]
+	WORD $0xbd400d54 // ldr s20, [x10, #12]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f949108 // fmul v8.4s, v8.4s, v20.s[0]
+	WORD $0x4e30cd00 // fmla v0.4s, v8.4s, v16.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f94914a // fmul v10.4s, v10.4s, v20.s[0]
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f94918c // fmul v12.4s, v12.4s, v20.s[0]
+	WORD $0x4e32cd84 // fmla v4.4s, v12.4s, v18.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9491ce // fmul v14.4s, v14.4s, v20.s[0]
+	WORD $0x4e33cdc6 // fmla v6.4s, v14.4s, v19.4s
+	WORD $0xbd400d74 // ldr s20, [x11, #12]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f949129 // fmul v9.4s, v9.4s, v20.s[0]
+	WORD $0x4e30cd21 // fmla v1.4s, v9.4s, v16.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f94916b // fmul v11.4s, v11.4s, v20.s[0]
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9491ad // fmul v13.4s, v13.4s, v20.s[0]
+	WORD $0x4e32cda5 // fmla v5.4s, v13.4s, v18.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9491ef // fmul v15.4s, v15.4s, v20.s[0]
+	WORD $0x4e33cde7 // fmla v7.4s, v15.4s, v19.4s
+	WORD $0x3dc02010 // ldr q16, [x0, #128]
+	WORD $0x3dc02411 // ldr q17, [x0, #144]
+	WORD $0x3dc02812 // ldr q18, [x0, #160]
+	WORD $0x3dc02c13 // ldr q19, [x0, #176]
+	WORD $0xbd400155 // ldr s21, [x10]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0xbd400d54 // ldr s20, [x10, #12]
+	WORD $0x4f9492b5 // fmul v21.4s, v21.4s, v20.s[0]
+	WORD $0x4f951200 // fmla v0.4s, v16.4s, v21.s[0]
+	WORD $0x4f951222 // fmla v2.4s, v17.4s, v21.s[0]
+	WORD $0x4f951244 // fmla v4.4s, v18.4s, v21.s[0]
+	WORD $0x4f951266 // fmla v6.4s, v19.4s, v21.s[0]
+	WORD $0xbd400176 // ldr s22, [x11]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0xbd400d74 // ldr s20, [x11, #12]
+	WORD $0x4f9492d6 // fmul v22.4s, v22.4s, v20.s[0]
+	WORD $0x4f961201 // fmla v1.4s, v16.4s, v22.s[0]
+	WORD $0x4f961223 // fmla v3.4s, v17.4s, v22.s[0]
+	WORD $0x4f961245 // fmla v5.4s, v18.4s, v22.s[0]
+	WORD $0x4f961267 // fmla v7.4s, v19.4s, v22.s[0]
+	WORD $0x3dc03010 // ldr q16, [x0, #192]
+	WORD $0x3dc03411 // ldr q17, [x0, #208]
+	WORD $0x3dc03812 // ldr q18, [x0, #224]
+	WORD $0x3dc03c13 // ldr q19, [x0, #240]
+	WORD $0xbd400555 // ldr s21, [x10, #4]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0xbd400d54 // ldr s20, [x10, #12]
+	WORD $0x4f9492b5 // fmul v21.4s, v21.4s, v20.s[0]
+	WORD $0x4f951200 // fmla v0.4s, v16.4s, v21.s[0]
+	WORD $0x4f951222 // fmla v2.4s, v17.4s, v21.s[0]
+	WORD $0x4f951244 // fmla v4.4s, v18.4s, v21.s[0]
+	WORD $0x4f951266 // fmla v6.4s, v19.4s, v21.s[0]
+	WORD $0xbd400576 // ldr s22, [x11, #4]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0xbd400d74 // ldr s20, [x11, #12]
+	WORD $0x4f9492d6 // fmul v22.4s, v22.4s, v20.s[0]
+	WORD $0x4f961201 // fmla v1.4s, v16.4s, v22.s[0]
+	WORD $0x4f961223 // fmla v3.4s, v17.4s, v22.s[0]
+	WORD $0x4f961245 // fmla v5.4s, v18.4s, v22.s[0]
+	WORD $0x4f961267 // fmla v7.4s, v19.4s, v22.s[0]
+	ADD $768, R0, R0
+	ADD $52, R10, R10
+	ADD $52, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00110 // ldr q16, [x8]
+	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
+	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800522 // str q2, [x9, #16]
+	WORD $0x3d800924 // str q4, [x9, #32]
+	WORD $0x3d800d26 // str q6, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800925 // str q5, [x9, #32]
+	WORD $0x3d800d27 // str q7, [x9, #48]
+	RET
+
+// func dotExpandedHalfMinx3NEON(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotExpandedHalfMinx3NEON(SB), NOSPLIT, $0-136
+	MOVD w_base+0(FP), R0
+	MOVD ahead+24(FP), R1
+	MOVD step+32(FP), R3
+	MOVD n+40(FP), R2
+	MOVD x_base+48(FP), R14
+	MOVD ldx+72(FP), R15
+	MOVD y_base+80(FP), R6
+	MOVD ldy+104(FP), R7
+	MOVD bias_base+112(FP), R8
+	ADD R0, R1, R1
+	LSL $2, R7, R7
+	MOVD R14, R10
+	ADD R15, R10, R11
+	ADD R15, R11, R12
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	CBZ R2, sum
+loop:
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x4f00e410 // movi v16.16b, #0x0
+	WORD $0x4f00e411 // movi v17.16b, #0x0
+	WORD $0x4f00e412 // movi v18.16b, #0x0
+	WORD $0x4f00e413 // movi v19.16b, #0x0
+	WORD $0x4f00e414 // movi v20.16b, #0x0
+	WORD $0x4f00e415 // movi v21.16b, #0x0
+	WORD $0x4f00e416 // movi v22.16b, #0x0
+	WORD $0x4f00e417 // movi v23.16b, #0x0
+	WORD $0x3cc1415d // ldur q29, [x10, #20]
+	WORD $0x3cc1417e // ldur q30, [x11, #20]
+	WORD $0x3cc1419f // ldur q31, [x12, #20]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc04018 // ldr q24, [x0, #256]
+	WORD $0x3dc04419 // ldr q25, [x0, #272]
+	WORD $0x3dc0481a // ldr q26, [x0, #288]
+	WORD $0x3dc04c1b // ldr q27, [x0, #304]
+	WORD $0x4f9de30c // sdot v12.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de32f // sdot v15.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de375 // sdot v21.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee30d // sdot v13.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee330 // sdot v16.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee353 // sdot v19.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee376 // sdot v22.4s, v27.16b, v30.4b[0]
+	WORD $0x4f9fe30e // sdot v14.4s, v24.16b, v31.4b[0]
+	WORD $0x4f9fe331 // sdot v17.4s, v25.16b, v31.4b[0]
+	WORD $0x4f9fe354 // sdot v20.4s, v26.16b, v31.4b[0]
+	WORD $0x4f9fe377 // sdot v23.4s, v27.16b, v31.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc05018 // ldr q24, [x0, #320]
+	WORD $0x3dc05419 // ldr q25, [x0, #336]
+	WORD $0x3dc0581a // ldr q26, [x0, #352]
+	WORD $0x3dc05c1b // ldr q27, [x0, #368]
+	WORD $0x4fbde30c // sdot v12.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde32f // sdot v15.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde375 // sdot v21.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee30d // sdot v13.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee330 // sdot v16.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee353 // sdot v19.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee376 // sdot v22.4s, v27.16b, v30.4b[1]
+	WORD $0x4fbfe30e // sdot v14.4s, v24.16b, v31.4b[1]
+	WORD $0x4fbfe331 // sdot v17.4s, v25.16b, v31.4b[1]
+	WORD $0x4fbfe354 // sdot v20.4s, v26.16b, v31.4b[1]
+	WORD $0x4fbfe377 // sdot v23.4s, v27.16b, v31.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc06018 // ldr q24, [x0, #384]
+	WORD $0x3dc06419 // ldr q25, [x0, #400]
+	WORD $0x3dc0681a // ldr q26, [x0, #416]
+	WORD $0x3dc06c1b // ldr q27, [x0, #432]
+	WORD $0x4f9deb0c // sdot v12.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb2f // sdot v15.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb75 // sdot v21.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb0d // sdot v13.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb30 // sdot v16.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb53 // sdot v19.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb76 // sdot v22.4s, v27.16b, v30.4b[2]
+	WORD $0x4f9feb0e // sdot v14.4s, v24.16b, v31.4b[2]
+	WORD $0x4f9feb31 // sdot v17.4s, v25.16b, v31.4b[2]
+	WORD $0x4f9feb54 // sdot v20.4s, v26.16b, v31.4b[2]
+	WORD $0x4f9feb77 // sdot v23.4s, v27.16b, v31.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc07018 // ldr q24, [x0, #448]
+	WORD $0x3dc07419 // ldr q25, [x0, #464]
+	WORD $0x3dc0781a // ldr q26, [x0, #480]
+	WORD $0x3dc07c1b // ldr q27, [x0, #496]
+	WORD $0x4fbdeb0c // sdot v12.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb2f // sdot v15.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb75 // sdot v21.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb0d // sdot v13.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb30 // sdot v16.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb53 // sdot v19.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb76 // sdot v22.4s, v27.16b, v30.4b[3]
+	WORD $0x4fbfeb0e // sdot v14.4s, v24.16b, v31.4b[3]
+	WORD $0x4fbfeb31 // sdot v17.4s, v25.16b, v31.4b[3]
+	WORD $0x4fbfeb54 // sdot v20.4s, v26.16b, v31.4b[3]
+	WORD $0x4fbfeb77 // sdot v23.4s, v27.16b, v31.4b[3]
+	WORD $0x3dc00018 // ldr q24, [x0]
+	WORD $0x3dc00419 // ldr q25, [x0, #16]
+	WORD $0x3dc0081a // ldr q26, [x0, #32]
+	WORD $0x3dc00c1b // ldr q27, [x0, #48]
+	WORD $0xbd400d5c // ldr s28, [x10, #12]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f9c918c // fmul v12.4s, v12.4s, v28.s[0]
+	WORD $0x4e38cd80 // fmla v0.4s, v12.4s, v24.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9c91ef // fmul v15.4s, v15.4s, v28.s[0]
+	WORD $0x4e39cde3 // fmla v3.4s, v15.4s, v25.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4f9c9252 // fmul v18.4s, v18.4s, v28.s[0]
+	WORD $0x4e3ace46 // fmla v6.4s, v18.4s, v26.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4f9c92b5 // fmul v21.4s, v21.4s, v28.s[0]
+	WORD $0x4e3bcea9 // fmla v9.4s, v21.4s, v27.4s
+	WORD $0xbd400d7c // ldr s28, [x11, #12]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9c91ad // fmul v13.4s, v13.4s, v28.s[0]
+	WORD $0x4e38cda1 // fmla v1.4s, v13.4s, v24.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4f9c9210 // fmul v16.4s, v16.4s, v28.s[0]
+	WORD $0x4e39ce04 // fmla v4.4s, v16.4s, v25.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4f9c9273 // fmul v19.4s, v19.4s, v28.s[0]
+	WORD $0x4e3ace67 // fmla v7.4s, v19.4s, v26.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4f9c92d6 // fmul v22.4s, v22.4s, v28.s[0]
+	WORD $0x4e3bceca // fmla v10.4s, v22.4s, v27.4s
+	WORD $0xbd400d9c // ldr s28, [x12, #12]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9c91ce // fmul v14.4s, v14.4s, v28.s[0]
+	WORD $0x4e38cdc2 // fmla v2.4s, v14.4s, v24.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4f9c9231 // fmul v17.4s, v17.4s, v28.s[0]
+	WORD $0x4e39ce25 // fmla v5.4s, v17.4s, v25.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4f9c9294 // fmul v20.4s, v20.4s, v28.s[0]
+	WORD $0x4e3ace88 // fmla v8.4s, v20.4s, v26.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4f9c92f7 // fmul v23.4s, v23.4s, v28.s[0]
+	WORD $0x4e3bceeb // fmla v11.4s, v23.4s, v27.4s
+	WORD $0x4f00e40c // movi v12.16b, #0x0
+	WORD $0x4f00e40d // movi v13.16b, #0x0
+	WORD $0x4f00e40e // movi v14.16b, #0x0
+	WORD $0x4f00e40f // movi v15.16b, #0x0
+	WORD $0x4f00e410 // movi v16.16b, #0x0
+	WORD $0x4f00e411 // movi v17.16b, #0x0
+	WORD $0x4f00e412 // movi v18.16b, #0x0
+	WORD $0x4f00e413 // movi v19.16b, #0x0
+	WORD $0x4f00e414 // movi v20.16b, #0x0
+	WORD $0x4f00e415 // movi v21.16b, #0x0
+	WORD $0x4f00e416 // movi v22.16b, #0x0
+	WORD $0x4f00e417 // movi v23.16b, #0x0
+	WORD $0x3cc2415d // ldur q29, [x10, #36]
+	WORD $0x3cc2417e // ldur q30, [x11, #36]
+	WORD $0x3cc2419f // ldur q31, [x12, #36]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc08018 // ldr q24, [x0, #512]
+	WORD $0x3dc08419 // ldr q25, [x0, #528]
+	WORD $0x3dc0881a // ldr q26, [x0, #544]
+	WORD $0x3dc08c1b // ldr q27, [x0, #560]
+	WORD $0x4f9de30c // sdot v12.4s, v24.16b, v29.4b[0]
+	WORD $0x4f9de32f // sdot v15.4s, v25.16b, v29.4b[0]
+	WORD $0x4f9de352 // sdot v18.4s, v26.16b, v29.4b[0]
+	WORD $0x4f9de375 // sdot v21.4s, v27.16b, v29.4b[0]
+	WORD $0x4f9ee30d // sdot v13.4s, v24.16b, v30.4b[0]
+	WORD $0x4f9ee330 // sdot v16.4s, v25.16b, v30.4b[0]
+	WORD $0x4f9ee353 // sdot v19.4s, v26.16b, v30.4b[0]
+	WORD $0x4f9ee376 // sdot v22.4s, v27.16b, v30.4b[0]
+	WORD $0x4f9fe30e // sdot v14.4s, v24.16b, v31.4b[0]
+	WORD $0x4f9fe331 // sdot v17.4s, v25.16b, v31.4b[0]
+	WORD $0x4f9fe354 // sdot v20.4s, v26.16b, v31.4b[0]
+	WORD $0x4f9fe377 // sdot v23.4s, v27.16b, v31.4b[0]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc09018 // ldr q24, [x0, #576]
+	WORD $0x3dc09419 // ldr q25, [x0, #592]
+	WORD $0x3dc0981a // ldr q26, [x0, #608]
+	WORD $0x3dc09c1b // ldr q27, [x0, #624]
+	WORD $0x4fbde30c // sdot v12.4s, v24.16b, v29.4b[1]
+	WORD $0x4fbde32f // sdot v15.4s, v25.16b, v29.4b[1]
+	WORD $0x4fbde352 // sdot v18.4s, v26.16b, v29.4b[1]
+	WORD $0x4fbde375 // sdot v21.4s, v27.16b, v29.4b[1]
+	WORD $0x4fbee30d // sdot v13.4s, v24.16b, v30.4b[1]
+	WORD $0x4fbee330 // sdot v16.4s, v25.16b, v30.4b[1]
+	WORD $0x4fbee353 // sdot v19.4s, v26.16b, v30.4b[1]
+	WORD $0x4fbee376 // sdot v22.4s, v27.16b, v30.4b[1]
+	WORD $0x4fbfe30e // sdot v14.4s, v24.16b, v31.4b[1]
+	WORD $0x4fbfe331 // sdot v17.4s, v25.16b, v31.4b[1]
+	WORD $0x4fbfe354 // sdot v20.4s, v26.16b, v31.4b[1]
+	WORD $0x4fbfe377 // sdot v23.4s, v27.16b, v31.4b[1]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc0a018 // ldr q24, [x0, #640]
+	WORD $0x3dc0a419 // ldr q25, [x0, #656]
+	WORD $0x3dc0a81a // ldr q26, [x0, #672]
+	WORD $0x3dc0ac1b // ldr q27, [x0, #688]
+	WORD $0x4f9deb0c // sdot v12.4s, v24.16b, v29.4b[2]
+	WORD $0x4f9deb2f // sdot v15.4s, v25.16b, v29.4b[2]
+	WORD $0x4f9deb52 // sdot v18.4s, v26.16b, v29.4b[2]
+	WORD $0x4f9deb75 // sdot v21.4s, v27.16b, v29.4b[2]
+	WORD $0x4f9eeb0d // sdot v13.4s, v24.16b, v30.4b[2]
+	WORD $0x4f9eeb30 // sdot v16.4s, v25.16b, v30.4b[2]
+	WORD $0x4f9eeb53 // sdot v19.4s, v26.16b, v30.4b[2]
+	WORD $0x4f9eeb76 // sdot v22.4s, v27.16b, v30.4b[2]
+	WORD $0x4f9feb0e // sdot v14.4s, v24.16b, v31.4b[2]
+	WORD $0x4f9feb31 // sdot v17.4s, v25.16b, v31.4b[2]
+	WORD $0x4f9feb54 // sdot v20.4s, v26.16b, v31.4b[2]
+	WORD $0x4f9feb77 // sdot v23.4s, v27.16b, v31.4b[2]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD R3, R1, R1
+	WORD $0x3dc0b018 // ldr q24, [x0, #704]
+	WORD $0x3dc0b419 // ldr q25, [x0, #720]
+	WORD $0x3dc0b81a // ldr q26, [x0, #736]
+	WORD $0x3dc0bc1b // ldr q27, [x0, #752]
+	WORD $0x4fbdeb0c // sdot v12.4s, v24.16b, v29.4b[3]
+	WORD $0x4fbdeb2f // sdot v15.4s, v25.16b, v29.4b[3]
+	WORD $0x4fbdeb52 // sdot v18.4s, v26.16b, v29.4b[3]
+	WORD $0x4fbdeb75 // sdot v21.4s, v27.16b, v29.4b[3]
+	WORD $0x4fbeeb0d // sdot v13.4s, v24.16b, v30.4b[3]
+	WORD $0x4fbeeb30 // sdot v16.4s, v25.16b, v30.4b[3]
+	WORD $0x4fbeeb53 // sdot v19.4s, v26.16b, v30.4b[3]
+	WORD $0x4fbeeb76 // sdot v22.4s, v27.16b, v30.4b[3]
+	WORD $0x4fbfeb0e // sdot v14.4s, v24.16b, v31.4b[3]
+	WORD $0x4fbfeb31 // sdot v17.4s, v25.16b, v31.4b[3]
+	WORD $0x4fbfeb54 // sdot v20.4s, v26.16b, v31.4b[3]
+	WORD $0x4fbfeb77 // sdot v23.4s, v27.16b, v31.4b[3]
+	WORD $0x3dc01018 // ldr q24, [x0, #64]
+	WORD $0x3dc01419 // ldr q25, [x0, #80]
+	WORD $0x3dc0181a // ldr q26, [x0, #96]
+	WORD $0x3dc01c1b // ldr q27, [x0, #112]
+	WORD $0xbd400d5c // ldr s28, [x10, #12]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f9c918c // fmul v12.4s, v12.4s, v28.s[0]
+	WORD $0x4e38cd80 // fmla v0.4s, v12.4s, v24.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9c91ef // fmul v15.4s, v15.4s, v28.s[0]
+	WORD $0x4e39cde3 // fmla v3.4s, v15.4s, v25.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4f9c9252 // fmul v18.4s, v18.4s, v28.s[0]
+	WORD $0x4e3ace46 // fmla v6.4s, v18.4s, v26.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4f9c92b5 // fmul v21.4s, v21.4s, v28.s[0]
+	WORD $0x4e3bcea9 // fmla v9.4s, v21.4s, v27.4s
+	WORD $0xbd400d7c // ldr s28, [x11, #12]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9c91ad // fmul v13.4s, v13.4s, v28.s[0]
+	WORD $0x4e38cda1 // fmla v1.4s, v13.4s, v24.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4f9c9210 // fmul v16.4s, v16.4s, v28.s[0]
+	WORD $0x4e39ce04 // fmla v4.4s, v16.4s, v25.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4f9c9273 // fmul v19.4s, v19.4s, v28.s[0]
+	WORD $0x4e3ace67 // fmla v7.4s, v19.4s, v26.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4f9c92d6 // fmul v22.4s, v22.4s, v28.s[0]
+	WORD $0x4e3bceca // fmla v10.4s, v22.4s, v27.4s
+	WORD $0xbd400d9c // ldr s28, [x12, #12]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9c91ce // fmul v14.4s, v14.4s, v28.s[0]
+	WORD $0x4e38cdc2 // fmla v2.4s, v14.4s, v24.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4f9c9231 // fmul v17.4s, v17.4s, v28.s[0]
+	WORD $0x4e39ce25 // fmla v5.4s, v17.4s, v25.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4f9c9294 // fmul v20.4s, v20.4s, v28.s[0]
+	WORD $0x4e3ace88 // fmla v8.4s, v20.4s, v26.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4f9c92f7 // fmul v23.4s, v23.4s, v28.s[0]
+	WORD $0x4e3bceeb // fmla v11.4s, v23.4s, v27.4s
+	WORD $0x3dc02018 // ldr q24, [x0, #128]
+	WORD $0x3dc02419 // ldr q25, [x0, #144]
+	WORD $0x3dc0281a // ldr q26, [x0, #160]
+	WORD $0x3dc02c1b // ldr q27, [x0, #176]
+	WORD $0xbd40015d // ldr s29, [x10]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0xbd400d5c // ldr s28, [x10, #12]
+	WORD $0x4f9c93bd // fmul v29.4s, v29.4s, v28.s[0]
+	WORD $0x4f9d1300 // fmla v0.4s, v24.4s, v29.s[0]
+	WORD $0x4f9d1323 // fmla v3.4s, v25.4s, v29.s[0]
+	WORD $0x4f9d1346 // fmla v6.4s, v26.4s, v29.s[0]
+	WORD $0x4f9d1369 // fmla v9.4s, v27.4s, v29.s[0]
+	WORD $0xbd40017e // ldr s30, [x11]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0xbd400d7c // ldr s28, [x11, #12]
+	WORD $0x4f9c93de // fmul v30.4s, v30.4s, v28.s[0]
+	WORD $0x4f9e1301 // fmla v1.4s, v24.4s, v30.s[0]
+	WORD $0x4f9e1324 // fmla v4.4s, v25.4s, v30.s[0]
+	WORD $0x4f9e1347 // fmla v7.4s, v26.4s, v30.s[0]
+	WORD $0x4f9e136a // fmla v10.4s, v27.4s, v30.s[0]
+	WORD $0xbd40019f // ldr s31, [x12]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0xbd400d9c // ldr s28, [x12, #12]
+	WORD $0x4f9c93ff // fmul v31.4s, v31.4s, v28.s[0]
+	WORD $0x4f9f1302 // fmla v2.4s, v24.4s, v31.s[0]
+	WORD $0x4f9f1325 // fmla v5.4s, v25.4s, v31.s[0]
+	WORD $0x4f9f1348 // fmla v8.4s, v26.4s, v31.s[0]
+	WORD $0x4f9f136b // fmla v11.4s, v27.4s, v31.s[0]
+	WORD $0x3dc03018 // ldr q24, [x0, #192]
+	WORD $0x3dc03419 // ldr q25, [x0, #208]
+	WORD $0x3dc0381a // ldr q26, [x0, #224]
+	WORD $0x3dc03c1b // ldr q27, [x0, #240]
+	WORD $0xbd40055d // ldr s29, [x10, #4]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0xbd400d5c // ldr s28, [x10, #12]
+	WORD $0x4f9c93bd // fmul v29.4s, v29.4s, v28.s[0]
+	WORD $0x4f9d1300 // fmla v0.4s, v24.4s, v29.s[0]
+	WORD $0x4f9d1323 // fmla v3.4s, v25.4s, v29.s[0]
+	WORD $0x4f9d1346 // fmla v6.4s, v26.4s, v29.s[0]
+	WORD $0x4f9d1369 // fmla v9.4s, v27.4s, v29.s[0]
+	WORD $0xbd40057e // ldr s30, [x11, #4]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0xbd400d7c // ldr s28, [x11, #12]
+	WORD $0x4f9c93de // fmul v30.4s, v30.4s, v28.s[0]
+	WORD $0x4f9e1301 // fmla v1.4s, v24.4s, v30.s[0]
+	WORD $0x4f9e1324 // fmla v4.4s, v25.4s, v30.s[0]
+	WORD $0x4f9e1347 // fmla v7.4s, v26.4s, v30.s[0]
+	WORD $0x4f9e136a // fmla v10.4s, v27.4s, v30.s[0]
+	WORD $0xbd40059f // ldr s31, [x12, #4]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0xbd400d9c // ldr s28, [x12, #12]
+	WORD $0x4f9c93ff // fmul v31.4s, v31.4s, v28.s[0]
+	WORD $0x4f9f1302 // fmla v2.4s, v24.4s, v31.s[0]
+	WORD $0x4f9f1325 // fmla v5.4s, v25.4s, v31.s[0]
+	WORD $0x4f9f1348 // fmla v8.4s, v26.4s, v31.s[0]
+	WORD $0x4f9f136b // fmla v11.4s, v27.4s, v31.s[0]
+	ADD $768, R0, R0
+	ADD $52, R10, R10
+	ADD $52, R11, R11
+	ADD $52, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	CBZ R8, store
+	WORD $0x3dc00118 // ldr q24, [x8]
+	WORD $0x4e38d400 // fadd v0.4s, v0.4s, v24.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0x4e38d442 // fadd v2.4s, v2.4s, v24.4s
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x4e38d463 // fadd v3.4s, v3.4s, v24.4s
+	WORD $0x4e38d484 // fadd v4.4s, v4.4s, v24.4s
+	WORD $0x4e38d4a5 // fadd v5.4s, v5.4s, v24.4s
+	WORD $0x3dc00918 // ldr q24, [x8, #32]
+	WORD $0x4e38d4c6 // fadd v6.4s, v6.4s, v24.4s
+	WORD $0x4e38d4e7 // fadd v7.4s, v7.4s, v24.4s
+	WORD $0x4e38d508 // fadd v8.4s, v8.4s, v24.4s
+	WORD $0x3dc00d18 // ldr q24, [x8, #48]
+	WORD $0x4e38d529 // fadd v9.4s, v9.4s, v24.4s
+	WORD $0x4e38d54a // fadd v10.4s, v10.4s, v24.4s
+	WORD $0x4e38d56b // fadd v11.4s, v11.4s, v24.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800926 // str q6, [x9, #32]
+	WORD $0x3d800d29 // str q9, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800524 // str q4, [x9, #16]
+	WORD $0x3d800927 // str q7, [x9, #32]
+	WORD $0x3d800d2a // str q10, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800122 // str q2, [x9]
+	WORD $0x3d800525 // str q5, [x9, #16]
+	WORD $0x3d800928 // str q8, [x9, #32]
+	WORD $0x3d800d2b // str q11, [x9, #48]
+	RET
+

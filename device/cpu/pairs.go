@@ -1,6 +1,10 @@
 package cpu
 
-// Products of many rows with tiles of Q8 on processors without VNNI.
+import "math"
+
+// Products of many rows with weights of eight bits on processors without VNNI: with tiles of
+// Q8, and of the types of blocks whose codes stand for numbers of eight bits. Their tiles are
+// expanded first (blocks.go).
 //
 // Winograd's inner product (S. Winograd, "A New Algorithm for Inner Product", IEEE
 // Transactions on Computers C-17, 1968) has half of the multiplications: for two columns
@@ -37,16 +41,20 @@ const (
 	pairRow     = 4 + 4 + 2*blockColumns                    // the same of a row
 	// pairMinRows is how many rows are worth the preparation of a tile.
 	pairMinRows = 6
+	// pairMinBlockRows is the same for blocks.
+	pairMinBlockRows = 12
 	// largestPairScale has the bits of 2^103.
 	largestPairScale = (127 + 103) << 23
 )
 
 // pairKernels are the kernels, none if dot is nil.
 type pairKernels struct {
-	// expand prepares n groups of weights.
-	expand func(dst, groups []byte, n int)
-	// round prepares a row of n groups. It returns the bits of its greatest scale.
-	round func(dst, row []byte, n int) uint32
+	// expand prepares n groups of weights, and expandBlocks twice as many blocks that
+	// blockKernels.expand has written, with bytes that are 128 more than the numbers.
+	expand, expandBlocks func(dst, groups []byte, n int)
+	// round prepares a row of n groups, and roundBlocks one that blockKernels.round has
+	// written. They return the bits of its greatest scale.
+	round, roundBlocks func(dst, row []byte, n int) uint32
 	// dot[m] adds the products of n blocks of weights with m*passes rows, passes being at
 	// least 1, to the sums in y, which are zero before the first, and then the bias if there
 	// is one. It prefetches memory from w[ahead] on, which may be anywhere.
@@ -71,9 +79,20 @@ func (im *impl) pairRows(k int) int {
 	return max(1, cachedInput/(2*groups(k)*pairRow)/m) * m
 }
 
+// byPairs reports whether f is multiplied by pairs with n rows.
+func (im *impl) byPairs(f Format, n int) bool {
+	switch f {
+	case Q8:
+		return im.pairs.dot != nil && n >= pairMinRows
+	case IQ4NL, IQ4XS:
+		return im.pairs.dot != nil && n >= pairMinBlockRows
+	}
+	return false
+}
+
 // expectPairs takes memory for products with w by pairs.
 func (d *Device) expectPairs(w *matrix) error {
-	if !d.planned || w.exact || w.format != Q8 || d.impl.pairs.dot == nil {
+	if !d.planned || w.exact || !d.impl.byPairs(w.format, math.MaxInt) {
 		return nil
 	}
 	rows := min(d.impl.pairRows(w.k), d.shape.Spec.MaxTokens)
@@ -104,10 +123,13 @@ func (j *productJob) preparePairs(sc *pairScratch, row, n int) bool {
 	}
 	sc.product, sc.row, sc.fit = j.product, row, true
 	steps := groups(j.m.k)
-	size := 2 * steps * pairRow
+	size, round := 2*steps*pairRow, j.d.impl.pairs.round
+	if j.m.format != Q8 {
+		round = j.d.impl.pairs.roundBlocks
+	}
 	for r := range n {
-		from := j.q[(row+r)*j.ldq:][:steps*groupRow]
-		if j.d.impl.pairs.round(sc.rows[r*size:][:size], from, steps) >= largestPairScale {
+		from := j.q[(row+r)*j.ldq:][:j.m.format.rowSteps(steps)]
+		if round(sc.rows[r*size:][:size], from, steps) >= largestPairScale {
 			sc.fit = false
 		}
 	}
@@ -116,25 +138,36 @@ func (j *productJob) preparePairs(sc *pairScratch, row, n int) bool {
 
 // multiplyPairs multiplies n rows that are prepared with a tile; y is of the first of them.
 // next is the tile that comes after it.
-func (j *productJob) multiplyPairs(sc *pairScratch, tile, next, n int, y view) {
+func (j *productJob) multiplyPairs(sc *scratch, tile, next, n int, y view) {
 	m := j.m
 	out, columns := y, m.n-tile*rowsPerTile
 	if columns < rowsPerTile { // beside the matrix's columns are somebody else's
-		out = view{sc.edge[:n*rowsPerTile], rowsPerTile, rowsPerTile}
+		out = view{sc.pairs.edge[:n*rowsPerTile], rowsPerTile, rowsPerTile}
 	}
 	var bias []float32
 	if m.bias != nil {
 		bias = m.bias[tile*rowsPerTile:][:rowsPerTile]
 	}
-	group := m.format.groupBytes()
+	expand, data, group := j.d.impl.pairs.expand, m.data[tile*m.tile:][:m.tile], m.format.groupBytes()
+	if s := m.format.blocks(); s != nil {
+		j.d.impl.blocks.expand[m.format-firstBlocks](sc.blocks, data, s.units(m.k))
+		expand, data, group = j.d.impl.pairs.expandBlocks, sc.blocks, 2*s.kind.size()
+	}
 	for g, steps := 0, groups(m.k); g < steps; g += pairColumns / groupColumns {
 		size := min(steps-g, pairColumns/groupColumns)
-		at := tile*m.tile + g*group
-		j.d.impl.pairs.expand(sc.weights, m.data[at:][:size*group], size)
-		if g+size < steps {
-			j.pairPasses(sc, g, size, at+size*group, n, out, nil)
+		expand(sc.pairs.weights, data[g*group:][:size*group], size)
+		// What is prefetched is as far ahead as a part of a tile, or, where the tile has
+		// been read as a whole, as a tile.
+		at, last := tile*m.tile+(g+size)*group, g+size == steps
+		if m.format != Q8 {
+			at = next*m.tile + g*m.tile/steps
+		} else if last {
+			at = next * m.tile
+		}
+		if last {
+			j.pairPasses(&sc.pairs, g, size, at, n, out, bias)
 		} else {
-			j.pairPasses(sc, g, size, next*m.tile, n, out, bias)
+			j.pairPasses(&sc.pairs, g, size, at, n, out, nil)
 		}
 	}
 	if columns < rowsPerTile {

@@ -5,6 +5,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"weir/backend"
+	"weir/model"
+	"weir/weights"
 )
 
 // TestPairs: products by pairs have the bits of impl.dot, for every number of rows, with any
@@ -72,12 +76,58 @@ func TestPairScales(t *testing.T) {
 				}
 				return x
 			})
-			if got := p.j.preparePairs(&p.sc, 0, 6); got != c.fits {
+			if got := p.j.preparePairs(&p.sc.pairs, 0, 6); got != c.fits {
 				t.Errorf("rows up to %g: %t", c.largest, got)
 			}
 			p.check(t, p.rows)
 		}
 	})
+}
+
+// TestPairProducts: whole products give a row the same bits alone and among others, also where
+// one of them has a scale that is not multiplied by pairs.
+func TestPairProducts(t *testing.T) {
+	const rows, n, k = 30, 3*rowsPerTile - 2, 768
+	for _, d := range []weights.DType{weights.Q8_0, weights.IQ4_NL, weights.IQ4_XS} {
+		eachPairs(t, func(t *testing.T, im *impl) {
+			rnd := newRand(34)
+			spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
+			device := openPlanned(t, Config{Threads: 2, KVType: BF16, Impl: im.name}, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: k}, {Width: n}}, Spec: spec})
+			w, err := device.Load(model.Matrix{Rows: []weights.Tensor{randomBlocks(rnd, d, n, k)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			src, dst := model.Act{Width: k}, model.Act{Buf: 1, Width: n}
+			product := func(rows [][]float32) [][]float32 {
+				device.batch = &backend.Batch{Tokens: make([]int32, len(rows))}
+				device.input.of.Width = 0
+				var y [][]float32
+				for r, row := range rows {
+					copy(device.view(src).row(r), row)
+				}
+				device.MatMul(dst, w, src)
+				for r := range rows {
+					y = append(y, append([]float32(nil), device.view(dst).row(r)...))
+				}
+				return y
+			}
+			for _, size := range []float32{1, 0x1p112} {
+				var x, alone [][]float32
+				for r := range rows {
+					x = append(x, randomBanded(rnd, k, 0).v)
+					if r == rows-1 {
+						x[r][k/2] = size
+					}
+					alone = append(alone, product(x[r:])[0])
+				}
+				for count := 1; count <= rows; count++ {
+					for r, row := range product(x[rows-count:]) {
+						sameBits(t, row, alone[rows-count+r], "%s, row %d of %d, up to %g", d, r, count, size)
+					}
+				}
+			}
+		})
+	}
 }
 
 // eachPairs runs a test for every tier that multiplies by pairs.
@@ -95,7 +145,7 @@ func eachPairs(t *testing.T, f func(t *testing.T, im *impl)) {
 type pairTest struct {
 	j    productJob
 	m    matrix
-	sc   pairScratch
+	sc   scratch
 	rows int
 	y    []float32 // [rows, ldy] the last results
 	ldy  int
@@ -113,7 +163,7 @@ func newPairTest(rnd *rand.Rand, im *impl, k, rows int, row func(r int) []float3
 	for r := range rows {
 		im.quantize(p.j.q[r*p.j.ldq:][:groups(k)*groupRow], row(r))
 	}
-	p.sc = pairScratch{weights: make([]byte, pairColumns/blockColumns*pairBlock), rows: make([]byte, rows*2*groups(k)*pairRow), edge: make([]float32, rows*rowsPerTile)}
+	p.sc.pairs = pairScratch{weights: make([]byte, pairColumns/blockColumns*pairBlock), rows: make([]byte, rows*2*groups(k)*pairRow), edge: make([]float32, rows*rowsPerTile)}
 	return p
 }
 
@@ -123,7 +173,7 @@ func (p *pairTest) check(t *testing.T, n int) {
 	y := newBanded((n-1)*p.ldy+p.m.n, n%4)
 	p.y = y.v
 	p.j.product++
-	if !p.j.preparePairs(&p.sc, 0, n) {
+	if !p.j.preparePairs(&p.sc.pairs, 0, n) {
 		return
 	}
 	for tile := range 2 {

@@ -168,9 +168,10 @@ func (w *rawBlock) finite(d weights.DType) bool {
 	if d == weights.MXFP4 {
 		return w.scale <= maxExponent
 	}
-	const infinity = 0x7c00
-	return w.scale&infinity != infinity && w.minimum&infinity != infinity
+	return finiteF16(w.scale) && finiteF16(w.minimum)
 }
+
+func finiteF16(h uint16) bool { return h&0x7c00 != 0x7c00 }
 
 // maxExponent is the greatest exponent of MXFP4 with which 12, its greatest number doubled,
 // stays below infinity.
@@ -181,6 +182,9 @@ const maxExponent = 252
 func (f Format) repack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) bool {
 	if t.Packed != nil {
 		return f.repackPacked(tile, r, t, i, k0, k1)
+	}
+	if w, ok := wideTypes[t.DType]; ok {
+		return f.repackWide(&w, tile, r, t, i, k0, k1)
 	}
 	src := t.Data[t.StoredRow(i)*t.DType.RowBytes(t.Shape[1]):]
 	s := f.blocks()

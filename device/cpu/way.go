@@ -23,12 +23,12 @@ func (im *impl) way(m *matrix, n int) way {
 	switch {
 	case m.exact:
 		return byWidened
+	case im.byPairs(m.format, n):
+		return byPairs
 	case m.format.blocks() != nil && (n <= im.most(byBlocks, m.format) || im.most(byExpanded, m.format) < 0):
 		return byBlocks
 	case m.format.blocks() != nil:
 		return byExpanded
-	case m.format == Q8 && im.pairs.dot != nil && n >= pairMinRows:
-		return byPairs
 	case m.format != FP8 && im.dot[m.format] != nil:
 		return byDot
 	}
@@ -76,10 +76,10 @@ func (d *Device) expectBlocks(w *matrix) error {
 	for i := range d.scratch {
 		sc := &d.scratch[i]
 		var err error
-		switch d.impl.way(w, math.MaxInt) {
-		case byExpanded:
+		switch way := d.impl.way(w, math.MaxInt); {
+		case way == byExpanded, way == byPairs && w.format != Q8:
 			err = d.grow(&sc.blocks, blocks*s.kind.size())
-		case byWidened:
+		case way == byWidened:
 			err = d.grow(&sc.wide, blocks*blockColumns*codeLine)
 		}
 		if err != nil {
@@ -99,9 +99,20 @@ func (d *Device) grow(b *[]byte, n int) (err error) {
 	return err
 }
 
+// passesBy is how passes are computed: by pairs, which take all rows, is none.
+func (j *productJob) passesBy() way {
+	switch {
+	case j.way != byPairs:
+		return j.way
+	case j.m.format == Q8:
+		return byDot
+	}
+	return byExpanded
+}
+
 // unpack prepares a tile for passes over it.
 func (j *productJob) unpack(sc *scratch, tile int) {
-	if j.way != byExpanded && j.way != byWidened {
+	if way := j.passesBy(); way != byExpanded && way != byWidened {
 		return
 	}
 	m := j.m
@@ -112,7 +123,7 @@ func (j *productJob) unpack(sc *scratch, tile int) {
 	}
 	units := s.units(m.k)
 	k := &j.d.impl.blocks
-	if j.way == byExpanded {
+	if j.passesBy() == byExpanded {
 		k.expand[m.format-firstBlocks](sc.blocks, data, units)
 		return
 	}
@@ -136,8 +147,8 @@ func (j *productJob) call(sc *scratch, offs, ahead []int, r0, r1 int, out []floa
 	}
 	n := f.steps(m.k)
 	x := j.q[r0*j.ldq : (r1-1)*j.ldq+f.rowSteps(n)]
-	switch j.way {
-	case byDot, byPairs:
+	switch j.passesBy() {
+	case byDot:
 		im.dot[f][r1-r0](m.data, offs, ahead, n, x, j.ldq, out, ldy, bias)
 	case byBlocks:
 		im.blocks.dot[f-firstBlocks][r1-r0](m.data, offs, ahead, f.blocks().units(m.k), x, j.ldq, out, ldy, bias)

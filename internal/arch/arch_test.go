@@ -145,6 +145,9 @@ var rules = map[string]rule{
 	"internal/plainfile": {
 		mayNot: http,
 	},
+	"internal/tilecache": {
+		mayNot: http,
+	},
 	"internal/form": {
 		may:    []string{"internal/jsontext", "internal/pace"},
 		mayNot: noIO,

@@ -42,6 +42,7 @@ var blockFormats = []*blockFormat{
 	{"IQ4NL", false, false, 2, halfFloats, 4, 0, 0, "iq4"},
 	{"IQ4XS", false, false, 8, factors, 4, 0, 0, "iq4"},
 	{"MXFP4", false, false, 2, exponents, 4, 0, 0, "mxfp4"},
+	{"K8", true, false, 8, factors, 8, 0, 3, ""},
 	{"I4Z", false, true, 4, zeroPoints, 4, 0, 0, ""},
 	{"I8Z", false, true, 4, zeroPoints, 8, 0, 0, ""},
 	{"NVFP4", true, false, 4, mantissas, 4, 0, 0, "mxfp4"},
@@ -244,7 +245,9 @@ func (g *gen) blockReader(f *blockFormat, header, data string) *blockReader {
 		k.table = g.vec()
 		g.op(g.load(), g.operand(f.table), k.table)
 	}
-	k.lowMask = g.mask((1<<f.low - 1) << f.shift)
+	if f.low < 8 {
+		k.lowMask = g.mask((1<<f.low - 1) << f.shift)
+	}
 	if f.high > 0 {
 		k.highMask = g.mask((1<<f.high - 1) << (f.shift + f.low))
 	}
@@ -401,6 +404,10 @@ func (k *blockReader) codes(first, end, part int, use func(j int, w vec)) {
 // line has the codes of line j in out.
 func (k *blockReader) line(j int) {
 	f := k.f
+	if f.low == 8 {
+		k.op("VMOVAPS", k.raw, k.out)
+		return
+	}
 	placed := k.place(k.raw, k.out, j/f.low*f.low, f.shift)
 	k.op(k.and(), k.lowMask, placed, k.out)
 	if f.table != "" {

@@ -24,14 +24,18 @@ var vexForms = []*vexForm{
 	{"Sixes", []string{"Q6K"}, true, false, 63, 32},
 	{"Signed", []string{"Q50", "MXFP4"}, false, false, 31, 16},
 	{"Halves", []string{"NVFP4"}, true, false, 31, 16},
+	{"HalfBytes", []string{"K8"}, true, false, 255, 128},
 	{"Table", []string{"IQ4NL", "IQ4XS"}, false, false, 255, 128},
 	{"Bytes", []string{"I8Z"}, false, true, 255, 0},
 }
 
-// natural is f with codes as they are.
+// natural is f with codes as they are. Those of eight bits are not shifted when they are
+// expanded.
 func (f *blockFormat) natural() *blockFormat {
 	n := *f
-	n.shift = 0
+	if n.low < 8 {
+		n.shift = 0
+	}
 	if n.table == "mxfp4" {
 		n.table = "mxfp4by16"
 	}

@@ -106,6 +106,7 @@ func neonFiles() map[string]string {
 	n.dots("DotProd", false)
 	n.dots("I8MM", true)
 	n.vectors()
+	n.blockKernels()
 	return map[string]string{
 		"neon_arm64.s":     header + tagARM + n.text.String(),
 		"kernels_arm64.go": formatted(header + tagARM + "package cpu\n\n" + n.decls.String() + n.tables.String()),

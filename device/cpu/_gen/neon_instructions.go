@@ -30,6 +30,11 @@ func (n *neon) ldrD(d v, base, off int) {
 func (n *neon) ldrS(d v, base, off int) {
 	n.word(0xbd400000|scaled(off, 4)|uint32(base)<<5|uint32(d), "ldr s%d, %s", d, mem(base, off))
 }
+
+// ldurQ is ldrQ from any offset in [-256, 255].
+func (n *neon) ldurQ(d v, base, off int) {
+	n.word(0x3cc00000|uint32(off&0x1ff)<<12|uint32(base)<<5|uint32(d), "ldur q%d, %s", d, mem(base, off))
+}
 func (n *neon) strQ(d v, base, off int) {
 	n.word(0x3d800000|scaled(off, 16)|uint32(base)<<5|uint32(d), "str q%d, %s", d, mem(base, off))
 }
@@ -63,6 +68,10 @@ func (n *neon) bic(d, a, b v)   { n.three(0x4e601c00, "bic", "16b", d, a, b) }
 func (n *neon) eor(d, a, b v)   { n.three(0x6e201c00, "eor", "16b", d, a, b) }
 func (n *neon) orr(d, a, b v)   { n.three(0x4ea01c00, "orr", "16b", d, a, b) }
 func (n *neon) smax(d, a, b v)  { n.three(0x4ea06400, "smax", "4s", d, a, b) }
+func (n *neon) smin(d, a, b v)  { n.three(0x4ea06c00, "smin", "4s", d, a, b) }
+func (n *neon) sub(d, a, b v)   { n.three(0x6ea08400, "sub", "4s", d, a, b) }
+func (n *neon) subB(d, a, b v)  { n.three(0x6e208400, "sub", "16b", d, a, b) }
+func (n *neon) sshl(d, a, b v)  { n.three(0x4ea04400, "sshl", "4s", d, a, b) }
 func (n *neon) fcmeq(d, a, b v) { n.three(0x4e20e400, "fcmeq", "4s", d, a, b) }
 
 // fcmeq0 compares with zero.
@@ -118,6 +127,31 @@ func (n *neon) sshr(d, a v, bits int) {
 }
 func (n *neon) ushrB(d, a v, bits int) {
 	n.word(0x6f000400|uint32(16-bits)<<16|uint32(a)<<5|uint32(d), "ushr v%d.16b, v%d.16b, #%d", d, a, bits)
+}
+
+// shlB shifts bytes to the left.
+func (n *neon) shlB(d, a v, bits int) {
+	n.word(0x4f005400|uint32(8+bits)<<16|uint32(a)<<5|uint32(d), "shl v%d.16b, v%d.16b, #%d", d, a, bits)
+}
+
+// tbl has the bytes of a table that b's bytes are the places of.
+func (n *neon) tbl(d, table, b v) {
+	n.word(0x4e000000|uint32(b)<<16|uint32(table)<<5|uint32(d), "tbl v%d.16b, {v%d.16b}, v%d.16b", d, table, b)
+}
+
+// extend widens the elements of a's lower or upper half, which have so many bits.
+func (n *neon) extend(d, a v, signed bool, bits int, upper bool) {
+	code, name := uint32(0x0f00a400)|uint32(bits)<<16, "shll"
+	if signed {
+		name = "s" + name
+	} else {
+		code, name = code|1<<29, "u"+name
+	}
+	from, to := map[int]string{8: "8b", 16: "4h"}[bits], map[int]string{8: "8h", 16: "4s"}[bits]
+	if upper {
+		code, name, from = code|1<<30, name+"2", map[int]string{8: "16b", 16: "8h"}[bits]
+	}
+	n.word(code|uint32(a)<<5|uint32(d), "%s v%d.%s, v%d.%s, #0", name, d, to, a, from)
 }
 
 // movi fills all bytes.

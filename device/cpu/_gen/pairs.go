@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// Kernels for many rows and tiles of Q8 without VNNI. pairs.go in the package describes the
+// Kernels for many rows and weights of eight bits without VNNI. pairs.go in the package describes the
 // method and the operands.
 //
 // For 32 products of eight bits AVX2 has VPMADDUBSW, which needs one operand without sign,
@@ -42,9 +42,14 @@ func (g *gen) pairs() {
 		first := uint32(i%4/2*8 + i%2*2)
 		return first | (first+1)<<8 | (first+4)<<16 | (first+5)<<24
 	})
-	g.expandPairs()
-	g.pairRow()
-	fmt.Fprintf(g.tables, "var pairs%s = pairKernels{expand: expandPairs%s, round: pairRow%s, dot: []pairFunc{nil", g.suffix, g.suffix, g.suffix)
+	fmt.Fprintf(g.tables, "var pairs%s = pairKernels{\n", g.suffix)
+	for i := range pairTiles {
+		g.expandPairs(pairTiles[i])
+		g.pairRow(pairInputs[i])
+		fmt.Fprintf(g.tables, "expand%s: expandPairs%s%s, round%s: pairRow%s%s,\n",
+			pairTiles[i].suffix, pairTiles[i].suffix, g.suffix, pairInputs[i].suffix, pairInputs[i].suffix, g.suffix)
+	}
+	fmt.Fprintf(g.tables, "dot: []pairFunc{nil")
 	for m := 1; m <= pairRows; m++ {
 		g.pairDot(m)
 		fmt.Fprintf(g.tables, ", dotPairsx%d%s", m, g.suffix)
@@ -61,10 +66,35 @@ func (g *gen) fill32(name string, value func(i int) uint32) {
 	g.raw("GLOBL %s(SB), RODATA|NOPTR, $%d\n\n", name, g.lanes*4)
 }
 
+// A pairSource is where a kernel of expansion finds two blocks of weights, or one of rounding
+// two blocks of a row.
+type pairSource struct {
+	suffix string
+	size   int  // of both blocks
+	next   int  // from the first block to the second
+	scale  int  // of the first block
+	apart  int  // from one scale to the next
+	data   int  // of the first block
+	half   bool // scales are float16
+	start  int  // of rows: where -128 * sum is; they are as far apart as scales
+}
+
+// Groups of Q8 and rows of impl.quantize, then expanded blocks and rows of blockKernels.round.
+var (
+	pairTiles = []pairSource{
+		{suffix: "", size: groupScales + 1024, next: 512, scale: 0, apart: tileRows * 2, data: groupScales, half: true},
+		{suffix: "Blocks", size: 2 * (line + 512), next: line + 512, scale: 0, apart: line + 512, data: line},
+	}
+	pairInputs = []pairSource{
+		{suffix: "", size: groupRow, next: blockSize, scale: rowScale, apart: 4, data: rowData, start: 0},
+		{suffix: "Blocks", size: 2 * sumBlock, next: sumBlock, scale: sumScale, apart: sumBlock, data: sumNumbers, start: sumStart},
+	}
+)
+
 // expandPairs writes pairKernels.expand.
-func (g *gen) expandPairs() {
+func (g *gen) expandPairs(from pairSource) {
 	const dst, src = "DI", "SI"
-	g.function("expandPairs", "(dst, groups []byte, n int)", 56, "pairKernels.expand")
+	g.function("expandPairs"+from.suffix, "(dst, groups []byte, n int)", 56, "pairKernels.expand"+from.suffix)
 	g.op("MOVQ", arg("dst_base", 0), dst)
 	g.op("MOVQ", arg("groups_base", 24), src)
 	g.op("MOVQ", arg("n", 48), pairs)
@@ -77,18 +107,22 @@ func (g *gen) expandPairs() {
 	for b := range 2 {
 		for i := range parts {
 			part := i * g.lanes * 4
-			g.op("VCVTPH2PS", at(b*tileRows*2+i*g.lanes*2, src), even)
+			if scale := from.scale + b*from.apart; from.half {
+				g.op("VCVTPH2PS", at(scale+part/2, src), even)
+			} else {
+				g.op("VMOVUPS", at(scale+part, src), even)
+			}
 			g.op("VMOVUPS", even, at(b*pairBlock+pairScale+part, dst))
 			g.op("VMOVDQU", g.operand("shift"), start[i])
 		}
 		for j := range blockSize / 4 {
 			for i := range parts {
-				at := func(k int) string { return at(b*pairBlock+pairData+(j*parts*2+2*i+k)*g.lanes*4, dst) }
-				g.op("VMOVDQU", fmt.Sprintf("%d(%s)", groupScales+b*1024/2+j*line+i*g.lanes*4, src), even)
+				to := b*pairBlock + pairData + 2*(j*parts+i)*g.lanes*4
+				g.op("VMOVDQU", at(from.data+b*from.next+j*line+i*g.lanes*4, src), even)
 				g.op("VPSRLW", "$8", even, odd)
 				g.op("VPAND", mask, even, even)
-				g.op("VMOVDQU", odd, at(0))
-				g.op("VMOVDQU", even, at(1))
+				g.op("VMOVDQU", odd, at(to, dst))
+				g.op("VMOVDQU", even, at(to+g.lanes*4, dst))
 				g.op("VPMADDWD", odd, even, even)
 				g.op("VPSUBD", even, start[i], start[i])
 			}
@@ -97,7 +131,7 @@ func (g *gen) expandPairs() {
 			g.op("VMOVDQU", start[i], at(b*pairBlock+pairStart+i*g.lanes*4, dst))
 		}
 	}
-	g.op("ADDQ", fmt.Sprint("$", groupScales+1024), src)
+	g.op("ADDQ", fmt.Sprint("$", from.size), src)
 	g.op("ADDQ", fmt.Sprint("$", 2*pairBlock), dst)
 	g.op("DECQ", pairs)
 	g.op("JNE", "loop")
@@ -106,9 +140,9 @@ func (g *gen) expandPairs() {
 }
 
 // pairRow writes pairKernels.round.
-func (g *gen) pairRow() {
+func (g *gen) pairRow(from pairSource) {
 	const dst, src, most = "DI", "SI", "DX"
-	g.function("pairRow", "(dst, row []byte, n int) uint32", 60, "pairKernels.round")
+	g.function("pairRow"+from.suffix, "(dst, row []byte, n int) uint32", 60, "pairKernels.round"+from.suffix)
 	g.op("MOVQ", arg("dst_base", 0), dst)
 	g.op("MOVQ", arg("row_base", 24), src)
 	g.op("MOVQ", arg("n", 48), pairs)
@@ -121,8 +155,9 @@ func (g *gen) pairRow() {
 	g.label("loop")
 	for b := range 2 {
 		to := b * pairRow
+		scale := at(from.scale+b*from.apart, src)
 		for i := range 2 {
-			g.op("VPMOVSXBW", at(rowData+b*blockSize+i*blockSize/2, src), v[i])
+			g.op("VPMOVSXBW", at(from.data+b*from.next+i*blockSize/2, src), v[i])
 			g.op("VPSHUFB", order, v[i], v[i])
 			g.op("VMOVDQU", v[i], at(to+8+i*blockSize, dst))
 			g.op("VPSHUFD", "$0xb1", v[i], t[i])
@@ -135,18 +170,18 @@ func (g *gen) pairRow() {
 		g.op("VPADDD", x, sum, sum)
 		g.op("VPSHUFD", "$0x4e", sum, x)
 		g.op("VPADDD", x, sum, sum)
-		g.op("VMOVD", at(4*b, src), x)
+		g.op("VMOVD", at(from.start+b*from.apart, src), x)
 		g.op("VPSUBD", sum, x, x)
 		g.op("VPSUBD", g.operand("units"), x, x)
 		g.op("VCVTDQ2PS", x, x)
-		g.op("MOVL", at(rowScale+4*b, src), temp)
+		g.op("MOVL", scale, temp)
 		g.op("MOVL", temp, at(to, dst))
 		g.op("CMPL", temp, most)
 		g.op("CMOVLHI", temp, most)
-		g.op("VMULSS", at(rowScale+4*b, src), x, x)
+		g.op("VMULSS", scale, x, x)
 		g.op("VMOVSS", x, at(to+4, dst))
 	}
-	g.op("ADDQ", fmt.Sprint("$", groupRow), src)
+	g.op("ADDQ", fmt.Sprint("$", from.size), src)
 	g.op("ADDQ", fmt.Sprint("$", 2*pairRow), dst)
 	g.op("DECQ", pairs)
 	g.op("JNE", "loop")
