@@ -211,4 +211,5 @@ int6 with zero points 4a552df7
 int8 with a scale for each row ee6b6db9
 E2M1 with powers of two 46e1ac9d
 FP8 with a scale for each row 185b99f1
-int8 of GPTQ with zero points 5faff7c2`
+int8 of GPTQ with zero points 5faff7c2
+NVFP4 35a40930`
