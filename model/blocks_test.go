@@ -91,7 +91,7 @@ func logprobsOf(t *testing.T, m *model.Model, dev model.Device) (list []float64)
 	for i := range 40 {
 		s.tokens = append(s.tokens, int32(i*i*7+i)%96)
 	}
-	h := newHarness(t, m, dev, model.Options{MaxSeqTokens: 256}, 1)
+	h := newHarness(t, m, dev, model.Options{MaxSeqTokens: 64}, 1)
 	for _, row := range h.step(chunk{s, len(s.tokens), positions(0, len(s.tokens))}) {
 		for token := range row {
 			list = append(list, logprob(row, int32(token)))

@@ -332,7 +332,7 @@ func (g *ggufModel) refuse(raw *rawConfig) {
 	for _, key := range g.meta.Keys() {
 		rest, ours := strings.CutPrefix(key, g.arch+".")
 		if v, _ := g.meta.Value(key); ours && !g.read[rest] && !v.Zero() && g.err == nil {
-			g.err = fmt.Errorf("%w: %s: the key %.200s is %v, and what it would change is not known here", ErrUnsupported, g.path, key, v)
+			g.err = fmt.Errorf("%w: %s: the key %s is %v, and what it would change is not known here", ErrUnsupported, g.path, plain(key), v)
 		}
 	}
 }

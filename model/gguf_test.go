@@ -256,6 +256,8 @@ func TestGGUFRefused(t *testing.T) {
 			}
 			g.Set("mistral3.attention.temperature_scale", float32(0.1))
 		}, model.ErrUnsupported, "the key mistral3.attention.temperature_scale is 0.1"},
+		{setKey("llama.two\nlines", uint8(1)), model.ErrUnsupported, `the key "llama.two\nlines" is 1, and what it would change`},
+		{addTensor("two\nlines", 0, 1), model.ErrMismatch, `not expected: "two\nlines"`},
 		{addTensor("blk.0.attn_q.scale", 0, 1), model.ErrMismatch, "not expected: blk.0.attn_q.scale"},
 		{addTensor("blk.00.attn_q.weight", 0, 8, 8), model.ErrMismatch, "not expected: blk.00.attn_q.weight"},
 		{addTensor("blk.0.attn_q_norm.weight", 0, 4), model.ErrMismatch, "not expected: blk.0.attn_q_norm.weight"},

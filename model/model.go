@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"weir/internal/plainfile"
 	"weir/quantconfig"
@@ -246,10 +247,23 @@ func (m *Model) nameOf(name string) string {
 // some lists the first few names.
 func some(names []string) string {
 	const few = 4
-	if len(names) <= few {
-		return strings.Join(names, ", ")
+	var list []string
+	for _, name := range names[:min(few, len(names))] {
+		list = append(list, plain(name))
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	if len(names) <= few {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list, ", "), len(names)-few)
+}
+
+// plain is a name that a file gives, quoted if it could be taken for something else than a name.
+func plain(name string) string {
+	const usual = 200
+	if len(name) > usual || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Sprintf("%.*q", usual, name)
+	}
+	return name
 }
 
 // matrix collects a parameter's tensors. A tied head that is not stored, or stored as

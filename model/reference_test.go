@@ -23,12 +23,15 @@ type reference struct {
 	err     error
 	// rounds says which tensors activations are rounded for before a product; nil: none.
 	rounds func(t weights.Tensor) bool
+	// whole says for which of these a row has one scale, and not one for each 32 numbers.
+	whole func(t weights.Tensor) bool
 }
 
 type referenceMatrix struct {
 	rows    [][]float64 // [N][K]
 	bias    []float64   // [N]
 	rounded []bool      // [N] whether the row is multiplied with rounded activations
+	whole   []bool      // [N] and these have one scale
 }
 
 func newReference() model.Device { return &reference{} }
@@ -125,6 +128,7 @@ func (d *reference) Load(m model.Matrix) (model.Weight, error) {
 		for i := range t.Shape[0] {
 			x.rows = append(x.rows, data[i*t.Shape[1]:(i+1)*t.Shape[1]])
 			x.rounded = append(x.rounded, d.rounds != nil && d.rounds(t))
+			x.whole = append(x.whole, d.whole != nil && d.whole(t))
 		}
 	}
 	for _, t := range m.Bias {
@@ -183,9 +187,13 @@ func normRow(to, from, weight []float64, eps float32) {
 func (d *reference) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	from := d.act(src)
 	for i, to := range d.act(dst) {
-		rounded := roundActivations(from[i])
+		rounded, whole := roundActivations(from[i]), roundWhole(from[i])
 		for n := range d.weights[w].rows {
-			to[n] = d.weights[w].bias[n] + d.weights[w].dot(n, from[i], rounded)
+			x := rounded
+			if d.weights[w].whole[n] {
+				x = whole
+			}
+			to[n] = d.weights[w].bias[n] + d.weights[w].dot(n, from[i], x)
 		}
 	}
 }
@@ -200,6 +208,21 @@ func (w *referenceMatrix) dot(n int, x, rounded []float64) float64 {
 		sum += v * x[k]
 	}
 	return sum
+}
+
+// roundWhole rounds to 127 steps of the greatest number.
+func roundWhole(x []float64) []float64 {
+	top := 0.0
+	for _, v := range x {
+		top = max(top, math.Abs(v))
+	}
+	rounded := make([]float64, len(x))
+	for i, v := range x {
+		if top > 0 {
+			rounded[i] = math.RoundToEven(v/top*127) * top / 127
+		}
+	}
+	return rounded
 }
 
 // roundActivations rounds each 32 numbers to integers of at most 127 times a power of two, the

@@ -59,14 +59,35 @@ func (a *allowance) work(n int) bool {
 // go on.
 func (a *allowance) grow(n int) bool {
 	if n <= 0 {
-		return true
+		return !a.stopped
 	}
 	a.length += n
-	if a.reserve != nil && !a.reserve(a.length) {
+	return a.holds(a.length)
+}
+
+// holds reports whether there may be a text of so many bytes. If not, the work ends.
+func (a *allowance) holds(length int) bool {
+	if a.reserve != nil && !a.reserve(length) {
 		a.stopped = true
 		a.exhaust()
 	}
 	return !a.stopped
+}
+
+// swelling looks from time to time at how much longer a text becomes while it is normalized.
+type swelling struct {
+	allow *allowance
+	next  int // the growth at which it looks again
+}
+
+// ok reports whether the work is to go on when so many bytes have been made of so many. What has
+// been made is counted by grow when it is complete.
+func (s *swelling) ok(made, of int) bool {
+	if s.allow == nil || made-of <= s.next {
+		return true
+	}
+	s.next = made - of + workSlice
+	return s.allow.holds(s.allow.length + made - of)
 }
 
 // look reports whether the work is to stop.

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -36,6 +37,11 @@ func parseCharsmap(blob []byte) (*charsmap, error) {
 	texts := blob[4+size:]
 	if len(texts) == 0 || texts[len(texts)-1] != 0 {
 		return nil, fmt.Errorf("%w: the last replacement of precompiled_charsmap does not end", ErrInvalid)
+	}
+	for text := range bytes.SplitSeq(texts, []byte{0}) {
+		if len(text) > maxReplacement {
+			return nil, fmt.Errorf("%w: a replacement of %d bytes in precompiled_charsmap; %d are the most", ErrUnsupported, len(text), maxReplacement)
+		}
 	}
 	if !utf8.Valid(texts) {
 		return nil, fmt.Errorf("%w: a replacement of precompiled_charsmap is not UTF-8", ErrInvalid)
@@ -86,6 +92,7 @@ func (m *charsmap) find(s string, longest bool) (to string, length int) {
 func (m *charsmap) byCluster(allow *allowance, s string) string {
 	var b strings.Builder
 	kept := 0 // s[:kept] is in b
+	swell := swelling{allow: allow}
 	replaced := func(start, end int) bool {
 		to, n := m.find(s[start:end], false)
 		if n > 0 {
@@ -97,7 +104,7 @@ func (m *charsmap) byCluster(allow *allowance, s string) string {
 	}
 	for clusters := graphemes.FromString(s); clusters.Next(); {
 		start, end := clusters.Start(), clusters.End()
-		if !allow.work(4 * (end - start)) {
+		if !allow.work(4*(end-start)) || !swell.ok(b.Len(), kept) {
 			return s
 		}
 		if end-start < 6 && replaced(start, end) {

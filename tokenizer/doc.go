@@ -104,7 +104,8 @@
 //   - post-processor: TemplateProcessing (the single template), BertProcessing,
 //     RobertaProcessing, ByteLevel, Sequence
 //   - decoder: ByteLevel, BPEDecoder or CTC, alone; or Replace, Metaspace, Strip and WordPiece
-//     of single tokens, ByteFallback, Fuse, Strip of the whole text; Sequence; or none
+//     of single tokens, ByteFallback, Replace and Metaspace of single characters, Fuse, Strip of
+//     the whole text; Sequence; or none
 //
 // Everything else is an error from Load that names it: among others BPE dropout and subword
 // affixes, and regular expressions outside the part that compileRegex describes. The members truncation and padding are not read.

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -48,11 +49,7 @@ func (d *decoderChain) add(c *component) error {
 		d.fused = true
 		return nil
 	case "ByteFallback":
-		if d.fused || d.fallback {
-			return refuse("twice or after Fuse")
-		}
-		d.fallback = true
-		return nil
+		return d.addFallback(c)
 	case "Strip":
 		if d.fused {
 			return d.addStrip(c)
@@ -71,11 +68,27 @@ func (d *decoderChain) add(c *component) error {
 		return err
 	}
 	if d.fallback {
+		// The text of several bytes may come in parts, which must not matter.
+		if step.kind != stepMetaspace && (step.kind != stepReplace || utf8.RuneCountInString(step.from) != 1) {
+			return refuse("after ByteFallback, other than of single characters")
+		}
 		d.after = append(d.after, step)
 	} else {
 		d.before = append(d.before, step)
 	}
 	d.byFirst = d.byFirst || step.kind == stepMetaspace || step.kind == stepWordPiece
+	return nil
+}
+
+// addFallback adds a ByteFallback.
+func (d *decoderChain) addFallback(c *component) error {
+	if d.fused || d.fallback {
+		return unsupported("decoder", c, "twice or after Fuse")
+	}
+	if slices.ContainsFunc(d.before, func(st decodeStep) bool { return st.kind == stepWordPiece }) {
+		return unsupported("decoder", c, "after WordPiece")
+	}
+	d.fallback = true
 	return nil
 }
 

@@ -134,7 +134,8 @@ func replaceMatches(re *regex, to string) normalizer {
 		allow.add(stepsPerByte * len(s))
 		var b strings.Builder
 		kept := 0
-		for i := 0; i < len(s) && !allow.spent(); {
+		swell := swelling{allow: allow}
+		for i := 0; i < len(s) && !allow.spent() && swell.ok(b.Len(), kept); {
 			start := i
 			end := re.match(s, i, allow)
 			if end == i {

@@ -53,6 +53,8 @@ func TestLoadRefusesByName(t *testing.T) {
 		"cls":                   {tinyBytes(object{"post_processor": object{"type": "BertProcessing", "cls": []any{"a", 999}, "sep": []any{"a", 65}}}), ErrInvalid, "cls of"},
 		"CTC and more":          {withDecoder(typed("CTC"), object{"type": "Strip", "content": " ", "start": 1}), ErrUnsupported, "has to be the only one"},
 		"BPEDecoder second":     {withDecoder(typed("ByteFallback"), typed("BPEDecoder")), ErrUnsupported, "not the only one"},
+		"WordPiece of bytes":    {withDecoder(typed("ByteFallback"), typed("WordPiece")), ErrUnsupported, `decoder "WordPiece": after ByteFallback`},
+		"bytes of WordPiece":    {withDecoder(typed("WordPiece"), typed("ByteFallback")), ErrUnsupported, `decoder "ByteFallback": after WordPiece`},
 		"WordPiece after Fuse":  {withDecoder(typed("Fuse"), typed("WordPiece")), ErrUnsupported, `decoder "WordPiece": after Fuse`},
 		"dropout":               {withModel(tinyBytes(nil), object{"dropout": 0.1}), ErrUnsupported, "dropout"},
 		"subword prefix":        {withModel(tinyBytes(nil), object{"continuing_subword_prefix": "##"}), ErrUnsupported, "continuing_subword_prefix"},

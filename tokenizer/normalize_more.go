@@ -13,8 +13,9 @@ func mapped(appendTo func(dst []byte, r rune) []byte) normalizer {
 	return func(allow *allowance, s string) string {
 		var out []byte
 		kept := 0 // s[:kept] is in out
+		swell := swelling{allow: allow}
 		for i, r := range s {
-			if !allow.work(1) {
+			if !allow.work(1) || !swell.ok(len(out), kept) {
 				return s
 			}
 			w := utf8.RuneLen(r)
@@ -109,10 +110,11 @@ func normalForm(form norm.Form) normalizer {
 	return func(allow *allowance, s string) string {
 		var b strings.Builder
 		kept := 0 // s[:kept] is in b
+		swell := swelling{allow: allow}
 		for i := 0; i < len(s); {
 			end := boundary(form, s, i+workSlice)
 			part := s[i:end]
-			if !allow.work(len(part)) {
+			if !allow.work(len(part)) || !swell.ok(b.Len(), kept) {
 				return s
 			}
 			if n := form.QuickSpanString(part); n < len(part) {

@@ -164,6 +164,8 @@ func (d *folder) addTokens(f *file) error {
 		have[a.Content] = i
 	}
 	for _, a := range list {
+		// SentencePiece normalizes only what is between added tokens, which transformers sees to.
+		a.Normalized = a.Normalized && f.normalize == nil
 		if i, ok := have[a.Content]; ok && f.AddedTokens[i].ID == a.ID {
 			f.AddedTokens[i] = a
 			continue

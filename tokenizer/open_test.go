@@ -69,6 +69,25 @@ func checkText(t *testing.T, tok *Tokenizer, ids []int32, want string) {
 	}
 }
 
+// TestNormalizedAddedToken: an added token of a SentencePiece model is found as it is written,
+// whatever its flag says, because the model puts a space in front of each text.
+func TestNormalizedAddedToken(t *testing.T) {
+	for _, g := range goldenFolders(t) {
+		if g.Name != "SentencePiece BPE" {
+			continue
+		}
+		g.Files["tokenizer_config.json"] = []byte(`{"added_tokens_decoder":{"600":{"content":"<q>","normalized":true}},"legacy":true}`)
+		tok, err := Open(g.fs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, ok := tok.ID("<q>")
+		if got := encode(tok, "a<q>b", false); !ok || !slices.Contains(got, id) {
+			t.Errorf("%q without %d", spell(tok, got), id)
+		}
+	}
+}
+
 // TestOpenRefuses: what is wrong with a folder is one sentence that names the file.
 func TestOpenRefuses(t *testing.T) {
 	var spm, ranks, tekken, vocab, merges []byte

@@ -273,7 +273,9 @@ func (d *folder) normalizePieces(m *spmModel, f *file) error {
 	f.Decoder = sequence("decoders", decoders...)
 	if len(f.user) > 0 {
 		n.user = newUserPieces(f)
-		f.userPieces = n.user
+		if m.modelType == spmBPE { // in a Unigram model they have scores
+			f.userPieces = n.user
+		}
 	}
 	legacy := d.class != "LlamaTokenizer" && d.class != "CodeLlamaTokenizer"
 	if d.config.Legacy != nil {

@@ -23,30 +23,24 @@ func (p *pieceNormalizer) normalize(allow *allowance, s string) string {
 	if p.escape {
 		space = string(spaceMark)
 	}
-	begun := false // what is left out at the start is over
-	if !p.merge && s != "" {
-		begun = true
-		if p.prefix && !p.suffix {
-			b.WriteString(space)
-		}
-	}
+	begun := p.begin(&b, space, !p.merge && s != "") // what is left out at the start is over
 	before := p.merge
+	whole, swell := len(s), swelling{allow: allow}
 	for len(s) > 0 {
-		if !allow.work(4) {
+		if !allow.work(4) || !swell.ok(b.Len(), whole-len(s)) {
 			return ""
 		}
 		part, n := p.next(s)
 		s = s[n:]
+		if !begun {
+			begun = p.begin(&b, space, part != " ")
+		}
 		if before {
 			part = strings.TrimLeft(part, " ")
 		}
 		if part == "" {
 			continue
 		}
-		if !begun && p.prefix && !p.suffix {
-			b.WriteString(space)
-		}
-		begun = true
 		before = p.merge && part[len(part)-1] == ' '
 		if p.escape {
 			part = strings.ReplaceAll(part, " ", space)
@@ -54,15 +48,21 @@ func (p *pieceNormalizer) normalize(allow *allowance, s string) string {
 		b.WriteString(part)
 	}
 	out := b.String()
-	if p.merge {
-		for strings.HasSuffix(out, space) {
-			out = out[:len(out)-len(space)]
-		}
+	for p.merge && strings.HasSuffix(out, space) {
+		out = out[:len(out)-len(space)]
 	}
 	if begun && p.prefix && p.suffix {
 		out += space
 	}
 	return out
+}
+
+// begin writes the space in front of a text if the text begins now, and returns whether it does.
+func (p *pieceNormalizer) begin(b *strings.Builder, space string, now bool) bool {
+	if now && p.prefix && !p.suffix {
+		b.WriteString(space)
+	}
+	return now
 }
 
 // next returns what the sequence at the start of s becomes, and its length.

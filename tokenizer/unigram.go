@@ -187,6 +187,12 @@ func (t *Tokenizer) loadUnigram(f *file) error {
 		u.lowest = 0
 	}
 	u.lowest -= unknownPenalty
+	for _, id := range f.user {
+		// They get what sentencepiece gives them: more than all others, and the longer, the more.
+		item := f.vocab[id]
+		u.scores[id] = float64(float32(0.1 * float64(item.end-item.start-1)))
+		u.trie.add(string(f.spell[item.start:item.end]), id)
+	}
 	m := &f.Model
 	if m.UnkID != nil {
 		if *m.UnkID < 0 || *m.UnkID >= len(f.vocab) {

@@ -83,7 +83,7 @@ func embeddedTemplates(m *gguf.Metadata) ([]map[string]string, error) {
 		v, _ := m.Value(key)
 		text, err := v.Text()
 		if err != nil {
-			return nil, fmt.Errorf("the key %.200s %w", key, err)
+			return nil, fmt.Errorf("the key %.200q %w", key, err)
 		}
 		templates = append(templates, map[string]string{"name": name, "template": text})
 	}

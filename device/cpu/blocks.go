@@ -27,6 +27,7 @@ import (
 //	Q3_K, Q6_K         float16 scale, [s] int8 factor
 //	Q2_K               float16 scale, float16 scale of the minimums, [s] two factors of four bits
 //	I4Z, I8Z           for each block: float16 scale, uint8 zero point
+//	NVFP4              sixteen float32, the scales of mantissas; [s] scale: which of them, and four bits more of exponent
 //
 // The factors of Q3_K, Q4_K, Q5_K and IQ4_XS have six bits in files and eight here.
 //
@@ -93,6 +94,7 @@ const (
 	exponents                     // an exponent for a block
 	factors                       // a float16 for a unit, times a factor for a block or half
 	nibbles                       // the same, with factors of four bits
+	mantissas                     // E4M3 times a number of the tensor: a float32 for each mantissa, and an exponent
 	zeroPoints                    // a float16 for a block, whose minimum is -zero point * scale
 )
 
@@ -131,6 +133,7 @@ var blockSpecs = [...]blockSpec{
 	MXFP4 - firstBlocks: {weights.MXFP4, plainBlocks, 2, exponents, 4, 0, 0, &valuesMXFP4},
 	I4Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 4, 0, 0, nil},
 	I8Z - firstBlocks:   {weights.Invalid, minBlocks, 4, zeroPoints, 8, 0, 0, nil},
+	NVFP4 - firstBlocks: {weights.Invalid, halfBlocks, 4, mantissas, 4, 0, 0, &valuesMXFP4},
 }
 
 // Tiles of Q8 and Q4 (quant.go) are such tiles, too.
@@ -193,6 +196,8 @@ func (s *blockSpec) head() int {
 		}
 	case zeroPoints:
 		size = zeroRows * s.unit
+	case mantissas:
+		size = cacheLine + rowsPerTile*s.parts()
 	case exponents:
 		size = rowsPerTile * s.unit
 	case factors:
@@ -268,6 +273,9 @@ func (s *blockSpec) scale(unit []byte, b, half, r int) (scale, minimum float32) 
 	}
 	float := func(i int) float32 { return fromF16(binary.LittleEndian.Uint16(unit[2*(i*rowsPerTile+r):])) }
 	switch s.source {
+	case mantissas:
+		v := unit[cacheLine+part*rowsPerTile+r]
+		return math.Float32frombits(word(unit[v&15*4:]) + uint32(v>>4)<<23), 0
 	case zeroPoints:
 		scale = fromF16(float16Bits(unit[part*zeroRows+2*r:]))
 		return scale, -scale * float32(unit[part*zeroRows+2*rowsPerTile+r])

@@ -264,35 +264,43 @@ func randomUnits(t testing.TB, rnd *rand.Rand, s *blockSpec, units int) []byte {
 		tile[i] = byte(rnd.Uint32())
 	}
 	for u := range units {
-		unit := tile[u*s.unitBytes():]
-		floats := s.factorsAt()
-		switch s.source {
-		case exponents:
-			for i := range s.unit * rowsPerTile {
-				unit[i] = byte(rnd.IntN(maxExponent + 1))
-				if u > 0 {
-					unit[i] = byte(118 + rnd.IntN(6))
-				}
-			}
-			continue
-		case zeroPoints:
-			for b := range s.unit {
-				for r := range rowsPerTile {
-					binary.LittleEndian.PutUint16(unit[b*zeroRows+2*r:], toF16(float32(rnd.NormFloat64())))
-				}
-			}
-			continue
-		case halfFloats:
-			floats = 2 * rowsPerTile * s.unit
-			if s.mins() {
-				floats *= 2
-			}
-		}
-		for i := 0; i < floats; i += 2 {
-			binary.LittleEndian.PutUint16(unit[i:], toF16(float32(rnd.NormFloat64())))
-		}
+		s.randomScales(rnd, tile[u*s.unitBytes():], u == 0)
 	}
 	return tile
+}
+
+// randomScales fills the header of a unit, with any exponents if it has exponents.
+func (s *blockSpec) randomScales(rnd *rand.Rand, unit []byte, any bool) {
+	half := func(at int) { binary.LittleEndian.PutUint16(unit[at:], toF16(float32(rnd.NormFloat64()))) }
+	floats := s.factorsAt()
+	switch s.source {
+	case exponents:
+		for i := range s.unit * rowsPerTile {
+			unit[i] = byte(118 + rnd.IntN(6))
+			if any {
+				unit[i] = byte(rnd.IntN(maxExponent + 1))
+			}
+		}
+		return
+	case mantissas:
+		for i := range rowsPerTile {
+			binary.LittleEndian.PutUint32(unit[4*i:], math.Float32bits(float32(math.Abs(rnd.NormFloat64()))*0x1p-8+0x1p-20))
+		}
+		return
+	case zeroPoints:
+		for i := range s.unit * rowsPerTile {
+			half(i/rowsPerTile*zeroRows + 2*(i%rowsPerTile))
+		}
+		return
+	case halfFloats:
+		floats = 2 * rowsPerTile * s.unit
+		if s.mins() {
+			floats *= 2
+		}
+	}
+	for i := 0; i < floats; i += 2 {
+		half(i)
+	}
 }
 
 // blockRows are rows of activations, rounded by im and by the plain code.

@@ -151,16 +151,17 @@ func (d *Device) rows(a model.Act) int {
 
 // scratch is one worker's own memory, allocated by Plan.
 type scratch struct {
-	attn   attendScratch
-	key    []float32 // [HeadDim] of a key on its way to the cache
-	offs   []int     // [maxTilesPerPass] tile offsets of one kernel call
-	ahead  []int     // [maxTilesPerPass] what it prefetches
-	edge   []float32 // [rows of a kernel, 16] results of a tile that is not full
-	chunk  []float32 // [draftRows, stride of draftTiles tiles] results of a chunk of the head
-	blocks []byte    // a tile's blocks, expanded
-	wide   []byte    // the same as float32
-	pairs  pairScratch
-	drafts []sampler.PartialDraw // [draftRows]
-	picker sampler.Picker
-	_      [linePad]byte
+	attn    attendScratch
+	key     []float32 // [HeadDim] of a key on its way to the cache
+	offs    []int     // [maxTilesPerPass] tile offsets of one kernel call
+	ahead   []int     // [maxTilesPerPass] what it prefetches
+	edge    []float32 // [rows of a kernel, 16] results of a tile that is not full
+	chunk   []float32 // [draftRows, stride of draftTiles tiles] results of a chunk of the head
+	blocks  []byte    // a tile's blocks, expanded
+	wide    []byte    // the same as float32
+	pairs   pairScratch
+	ordered []float32             // a row in the order of a matrix's columns
+	drafts  []sampler.PartialDraw // [draftRows]
+	picker  sampler.Picker
+	_       [linePad]byte
 }

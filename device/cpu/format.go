@@ -34,16 +34,17 @@ const (
 	IQ4NL
 	IQ4XS
 	MXFP4
-	I4Z // blocks of 32 columns of 4 bits, with a float16 scale and a zero point
-	I8Z // the same with 8 bits
-	FP8 // E4M3 with a float32 scale for 64 columns of a row (fp8.go)
+	I4Z   // blocks of 32 columns of 4 bits, with a float16 scale and a zero point
+	I8Z   // the same with 8 bits
+	NVFP4 // blocks of 32 columns of E2M1, with a scale for each half
+	FP8   // E4M3 with a float32 scale for 64 columns of a row (fp8.go)
 
 	firstBlocks = Q41
-	lastBlocks  = I8Z
+	lastBlocks  = NVFP4
 )
 
 var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16", Int8: "int8", Q8: "q8", Q4: "q4", W8A8: "w8a8",
-	Q41: "q4_1", Q50: "q5_0", Q51: "q5_1", Q2K: "q2_k", Q3K: "q3_k", Q4K: "q4_k", Q5K: "q5_k", Q6K: "q6_k", IQ4NL: "iq4_nl", IQ4XS: "iq4_xs", MXFP4: "mxfp4", I4Z: "int4", I8Z: "int8z", FP8: "fp8"}
+	Q41: "q4_1", Q50: "q5_0", Q51: "q5_1", Q2K: "q2_k", Q3K: "q3_k", Q4K: "q4_k", Q5K: "q5_k", Q6K: "q6_k", IQ4NL: "iq4_nl", IQ4XS: "iq4_xs", MXFP4: "mxfp4", I4Z: "int4", I8Z: "int8z", NVFP4: "nvfp4", FP8: "fp8"}
 
 func (f Format) String() string {
 	if int(f) < len(formatNames) {

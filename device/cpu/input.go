@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"unsafe"
+
 	"weir/model"
 )
 
@@ -55,6 +57,7 @@ type input struct {
 	stride int
 	of     model.Act // what it holds; width 0: nothing
 	how    rounding  // how it was rounded
+	order  []int32   // the order of its columns; nil: as they are
 
 	usual  rounding         // what most weights want
 	wanted [roundings]int64 // bytes of weights that want each
@@ -66,6 +69,13 @@ func (in *input) expect(d *Device, w *matrix) error {
 	how := d.impl.rounding(w.format)
 	if how == unrounded || w.exact {
 		return nil
+	}
+	if w.order != nil && d.planned {
+		for i := range d.scratch {
+			if err := d.scratch[i].expectOrder(d, w.k); err != nil {
+				return err
+			}
+		}
 	}
 	in.wanted[how] += int64(len(w.data))
 	if in.usual == unrounded || in.wanted[how] > in.wanted[in.usual] {
@@ -83,6 +93,15 @@ func (in *input) expect(d *Device, w *matrix) error {
 	}
 	in.data, err = d.mem.bytes(size)
 	d.memory.Scratch += int64(size)
+	return err
+}
+
+// expectOrder takes memory for a row of k columns in another order.
+func (sc *scratch) expectOrder(d *Device, k int) (err error) {
+	if len(sc.ordered) < k {
+		sc.ordered, err = d.mem.floats(k)
+		d.memory.Scratch += 4 * int64(k)
+	}
 	return err
 }
 
@@ -105,18 +124,19 @@ func (d *Device) produced(a model.Act) (view, bool) {
 	if d.input.usual == unrounded || !d.acts[a.Buf].factor {
 		return v, false
 	}
-	d.input.of, d.input.how = a, d.input.usual
+	d.input.of, d.input.how, d.input.order = a, d.input.usual, nil
 	return v, true
 }
 
-// quantize has the rows of a in d.input, rounded in the given way.
-func (d *Device) quantize(a model.Act, how rounding) {
-	if d.input.of == a && d.input.how == how {
+// quantize has the rows of a in d.input, with their columns in this order, and rounded in the
+// given way.
+func (d *Device) quantize(a model.Act, how rounding, order []int32) {
+	if d.input.of == a && d.input.how == how && unsafe.SliceData(d.input.order) == unsafe.SliceData(order) {
 		return
 	}
 	j := &d.inputJob
 	j.x, j.n = d.view(a), d.rows(a)
-	d.input.of, d.input.how = a, how
+	d.input.of, d.input.how, d.input.order = a, how, order
 	j.per = max(serialRows/(2*a.Width), j.n/(d.team.threads*chunksPerWorker), 1)
 	if chunks := (j.n + j.per - 1) / j.per; chunks > 0 {
 		d.team.run(1, chunks, j)
@@ -130,9 +150,17 @@ type inputJob struct {
 	n, per int
 }
 
-func (j *inputJob) do(_, chunk int) {
+func (j *inputJob) do(worker, chunk int) {
 	in := &j.d.input
 	for r := chunk * j.per; r < min(j.n, (chunk+1)*j.per); r++ {
-		j.d.impl.round(in.how, in.row(r), j.x.row(r))
+		x := j.x.row(r)
+		if in.order != nil {
+			ordered := j.d.scratch[worker].ordered[:len(x)]
+			for i, k := range in.order {
+				ordered[i] = x[k]
+			}
+			x = ordered
+		}
+		j.d.impl.round(in.how, in.row(r), x)
 	}
 }

@@ -2064,6 +2064,11 @@ func widenI4ZAVX512(dst, units []byte, n int)
 //go:noescape
 func widenI8ZAVX512(dst, units []byte, n int)
 
+// widenNVFP4AVX512 is blockKernels.widen for NVFP4.
+//
+//go:noescape
+func widenNVFP4AVX512(dst, units []byte, n int)
+
 // dotQ41x1AVX512VNNI is blockKernels.dot for tiles of Q41 and 1 rows of x.
 //
 //go:noescape
@@ -2844,6 +2849,66 @@ func dotI8Zx11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, 
 //go:noescape
 func dotI8Zx12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotNVFP4x1AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 1 rows of x.
+//
+//go:noescape
+func dotNVFP4x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x2AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 2 rows of x.
+//
+//go:noescape
+func dotNVFP4x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x3AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 3 rows of x.
+//
+//go:noescape
+func dotNVFP4x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x4AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 4 rows of x.
+//
+//go:noescape
+func dotNVFP4x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x5AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 5 rows of x.
+//
+//go:noescape
+func dotNVFP4x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x6AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 6 rows of x.
+//
+//go:noescape
+func dotNVFP4x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x7AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 7 rows of x.
+//
+//go:noescape
+func dotNVFP4x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x8AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 8 rows of x.
+//
+//go:noescape
+func dotNVFP4x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x9AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 9 rows of x.
+//
+//go:noescape
+func dotNVFP4x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x10AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 10 rows of x.
+//
+//go:noescape
+func dotNVFP4x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x11AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 11 rows of x.
+//
+//go:noescape
+func dotNVFP4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x12AVX512VNNI is blockKernels.dot for tiles of NVFP4 and 12 rows of x.
+//
+//go:noescape
+func dotNVFP4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX512 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -3474,6 +3539,11 @@ func widenI4ZAVX2(dst, units []byte, n int)
 //go:noescape
 func widenI8ZAVX2(dst, units []byte, n int)
 
+// widenNVFP4AVX2 is blockKernels.widen for NVFP4.
+//
+//go:noescape
+func widenNVFP4AVX2(dst, units []byte, n int)
+
 // expandQ41AVX2 is blockKernels.expand for Q41.
 //
 //go:noescape
@@ -3538,6 +3608,11 @@ func expandI4ZAVX2(dst, units []byte, n int)
 //
 //go:noescape
 func expandI8ZAVX2(dst, units []byte, n int)
+
+// expandNVFP4AVX2 is blockKernels.expand for NVFP4.
+//
+//go:noescape
+func expandNVFP4AVX2(dst, units []byte, n int)
 
 // dotExpandedNibblesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
 //
@@ -3688,6 +3763,36 @@ func dotExpandedSignedx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y 
 //
 //go:noescape
 func dotExpandedSignedx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx1AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx2AVX2 is blockKernels.dotExpanded for 2 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx2AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx3AVX2 is blockKernels.dotExpanded for 3 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx4AVX2 is blockKernels.dotExpanded for 4 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx6AVX2 is blockKernels.dotExpanded for 6 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // dotExpandedTablex1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
 //
@@ -3848,6 +3953,11 @@ func dotI4Zx3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []flo
 //
 //go:noescape
 func dotI4Zx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotNVFP4x1AVX2 is blockKernels.dot for tiles of NVFP4 and 1 rows of x.
+//
+//go:noescape
+func dotNVFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // dotExpandedNibblesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 15.
 //
@@ -4028,6 +4138,36 @@ func dotExpandedSignedx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int,
 //
 //go:noescape
 func dotExpandedSignedx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx1AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx2AVXVNNI is blockKernels.dotExpanded for 2 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx2AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx3AVXVNNI is blockKernels.dotExpanded for 3 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx3AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx4AVXVNNI is blockKernels.dotExpanded for 4 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx4AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx5AVXVNNI is blockKernels.dotExpanded for 5 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx5AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedHalvesx6AVXVNNI is blockKernels.dotExpanded for 6 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedHalvesx6AVXVNNI(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // dotExpandedTablex1AVXVNNI is blockKernels.dotExpanded for 1 rows of x and bytes up to 255.
 //
@@ -4229,6 +4369,11 @@ func dotI4Zx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []
 //go:noescape
 func dotI8Zx1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotNVFP4x1AVXVNNI is blockKernels.dot for tiles of NVFP4 and 1 rows of x.
+//
+//go:noescape
+func dotNVFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // roundSumsAVX2 is blockKernels.round for whole groups.
 //
 //go:noescape
@@ -4331,6 +4476,7 @@ var widenAVX512 = [lastBlocks + 1]unitFunc{
 	MXFP4: widenMXFP4AVX512,
 	I4Z:   widenI4ZAVX512,
 	I8Z:   widenI8ZAVX512,
+	NVFP4: widenNVFP4AVX512,
 }
 
 var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
@@ -4347,6 +4493,7 @@ var dotBlocksAVX512VNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX512VNNI, dotMXFP4x2AVX512VNNI, dotMXFP4x3AVX512VNNI, dotMXFP4x4AVX512VNNI, dotMXFP4x5AVX512VNNI, dotMXFP4x6AVX512VNNI, dotMXFP4x7AVX512VNNI, dotMXFP4x8AVX512VNNI, dotMXFP4x9AVX512VNNI, dotMXFP4x10AVX512VNNI, dotMXFP4x11AVX512VNNI, dotMXFP4x12AVX512VNNI},
 	I4Z - firstBlocks:   {nil, dotI4Zx1AVX512VNNI, dotI4Zx2AVX512VNNI, dotI4Zx3AVX512VNNI, dotI4Zx4AVX512VNNI, dotI4Zx5AVX512VNNI, dotI4Zx6AVX512VNNI, dotI4Zx7AVX512VNNI, dotI4Zx8AVX512VNNI, dotI4Zx9AVX512VNNI, dotI4Zx10AVX512VNNI, dotI4Zx11AVX512VNNI, dotI4Zx12AVX512VNNI},
 	I8Z - firstBlocks:   {nil, dotI8Zx1AVX512VNNI, dotI8Zx2AVX512VNNI, dotI8Zx3AVX512VNNI, dotI8Zx4AVX512VNNI, dotI8Zx5AVX512VNNI, dotI8Zx6AVX512VNNI, dotI8Zx7AVX512VNNI, dotI8Zx8AVX512VNNI, dotI8Zx9AVX512VNNI, dotI8Zx10AVX512VNNI, dotI8Zx11AVX512VNNI, dotI8Zx12AVX512VNNI},
+	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVX512VNNI, dotNVFP4x2AVX512VNNI, dotNVFP4x3AVX512VNNI, dotNVFP4x4AVX512VNNI, dotNVFP4x5AVX512VNNI, dotNVFP4x6AVX512VNNI, dotNVFP4x7AVX512VNNI, dotNVFP4x8AVX512VNNI, dotNVFP4x9AVX512VNNI, dotNVFP4x10AVX512VNNI, dotNVFP4x11AVX512VNNI, dotNVFP4x12AVX512VNNI},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -4427,6 +4574,7 @@ var widenAVX2 = [lastBlocks + 1]unitFunc{
 	MXFP4: widenMXFP4AVX2,
 	I4Z:   widenI4ZAVX2,
 	I8Z:   widenI8ZAVX2,
+	NVFP4: widenNVFP4AVX2,
 }
 
 var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
@@ -4442,6 +4590,7 @@ var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX2},
 	I4Z - firstBlocks:   {nil, dotI4Zx1AVX2, dotI4Zx2AVX2, dotI4Zx3AVX2, dotI4Zx4AVX2},
+	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVX2},
 }
 
 var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
@@ -4457,6 +4606,7 @@ var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
 	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
 	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
 	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
+	NVFP4 - firstBlocks: {nil, dotExpandedHalvesx1AVX2, dotExpandedHalvesx2AVX2, dotExpandedHalvesx3AVX2, dotExpandedHalvesx4AVX2, dotExpandedHalvesx5AVX2, dotExpandedHalvesx6AVX2},
 }
 
 var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
@@ -4473,6 +4623,7 @@ var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVXVNNI},
 	I4Z - firstBlocks:   {nil, dotI4Zx1AVXVNNI, dotI4Zx2AVXVNNI, dotI4Zx3AVXVNNI, dotI4Zx4AVXVNNI},
 	I8Z - firstBlocks:   {nil, dotI8Zx1AVXVNNI},
+	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVXVNNI},
 }
 
 var dotExpandedAVXVNNI = [lastBlocks - firstBlocks + 1][]expandedFunc{
@@ -4489,6 +4640,7 @@ var dotExpandedAVXVNNI = [lastBlocks - firstBlocks + 1][]expandedFunc{
 	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVXVNNI, dotExpandedSignedx2AVXVNNI, dotExpandedSignedx3AVXVNNI, dotExpandedSignedx4AVXVNNI, dotExpandedSignedx5AVXVNNI, dotExpandedSignedx6AVXVNNI},
 	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVXVNNI, dotExpandedNibblesx2AVXVNNI, dotExpandedNibblesx3AVXVNNI, dotExpandedNibblesx4AVXVNNI, dotExpandedNibblesx5AVXVNNI, dotExpandedNibblesx6AVXVNNI},
 	I8Z - firstBlocks:   {nil, dotExpandedBytesx1AVXVNNI, dotExpandedBytesx2AVXVNNI, dotExpandedBytesx3AVXVNNI, dotExpandedBytesx4AVXVNNI, dotExpandedBytesx5AVXVNNI, dotExpandedBytesx6AVXVNNI},
+	NVFP4 - firstBlocks: {nil, dotExpandedHalvesx1AVXVNNI, dotExpandedHalvesx2AVXVNNI, dotExpandedHalvesx3AVXVNNI, dotExpandedHalvesx4AVXVNNI, dotExpandedHalvesx5AVXVNNI, dotExpandedHalvesx6AVXVNNI},
 }
 
 var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
@@ -4505,4 +4657,5 @@ var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
 	MXFP4 - firstBlocks: expandMXFP4AVX2,
 	I4Z - firstBlocks:   expandI4ZAVX2,
 	I8Z - firstBlocks:   expandI8ZAVX2,
+	NVFP4 - firstBlocks: expandNVFP4AVX2,
 }

@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -30,6 +31,7 @@ type matrix struct {
 	first  int // its first row, of those of the linear layer
 	format Format
 	exact  bool      // blocks that are multiplied as float32
+	order  []int32   // [k] the columns, in the order in which they are stored; nil: in theirs
 	tile   int       // bytes of a tile
 	data   []byte    // [ceil(n/16)] tiles; rows from n on are zero
 	bias   []float32 // [ceil(n/16)*16], or nil
@@ -140,8 +142,12 @@ func (d *Device) partsOf(m model.Matrix) []matrix {
 	for i := range m.Rows {
 		t := &m.Rows[i]
 		f := d.storedAs(t)
-		if len(parts) == 0 || parts[len(parts)-1].format != f {
-			w := matrix{k: t.Shape[1], first: first, format: f, tile: f.tileBytes(t.Shape[1])}
+		var order []int32
+		if f != F32 {
+			order = columnOrder(t)
+		}
+		if len(parts) == 0 || parts[len(parts)-1].format != f || !slices.Equal(parts[len(parts)-1].order, order) {
+			w := matrix{order: order, k: t.Shape[1], first: first, format: f, tile: f.tileBytes(t.Shape[1])}
 			w.exact = d.cfg.WeightType == F32 && f != F32 && f != FP8
 			parts = append(parts, w)
 		}
@@ -168,9 +174,11 @@ func (d *Device) loadMatrix(w *matrix, m model.Matrix) error {
 	if w.data, err = d.weightMem.bytes(size); err != nil {
 		return err
 	}
-	j := &packJob{w: w, rows: m.Rows, kept: true}
-	for i := range m.Rows { // storedAs has asked this, but where the format is the configuration's
-		j.kept = j.kept && (d.cfg.WeightType == Auto || w.exact || w.format.holds(&m.Rows[i]))
+	j := &packJob{w: w, rows: m.Rows, kept: map[*weights.Tensor]bool{}}
+	for i := range m.Rows {
+		t := &m.Rows[i]
+		// storedAs has looked at the numbers, but where the format is the configuration's.
+		j.kept[t] = (tilesOf(t) == w.format || t.Packed != nil && withZeros(t) == w.format) && (d.cfg.WeightType == Auto || w.exact || w.format.holds(t))
 	}
 	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
 	if err := j.bad.take(); err != nil {
@@ -205,6 +213,9 @@ func (d *Device) storedAs(t *weights.Tensor) Format {
 		}
 		return as
 	}
+	if t.Packed != nil && t.Packed.Order != nil && as == F32 {
+		return F32 // products with widened tiles take their columns in the order of the rows
+	}
 	f := tilesOf(t)
 	if t.Packed != nil && d.team != nil {
 		f = d.packedAs(t)
@@ -237,7 +248,7 @@ const packColumns = 512
 type packJob struct {
 	w    *matrix
 	rows []weights.Tensor
-	kept bool // codes that the format has are kept, and not rounded once more
+	kept map[*weights.Tensor]bool // whose codes are kept, and not rounded once more
 	bad  oneError
 }
 
@@ -312,7 +323,12 @@ func (j *packJob) packTile(chunk int) (err error) {
 		}
 		return nil
 	}
-	for k0 := 0; k0 < w.k; k0 += packColumns {
+	for r := range rowsPerTile {
+		if w.order != nil && from[r] != nil && !w.format.repackOrdered(tile, r, from[r], row[r], w.order) {
+			j.bad.set(damaged(from[r], row[r], 0, min(packColumns, w.k)))
+		}
+	}
+	for k0 := 0; k0 < w.k && w.order == nil; k0 += packColumns {
 		for r := range rowsPerTile {
 			if from[r] != nil {
 				j.pack(tile, r, from[r], row[r], k0, min(k0+packColumns, w.k))
@@ -324,7 +340,7 @@ func (j *packJob) packTile(chunk int) (err error) {
 
 // packWhole stores row i of t as row r of a tile of W8A8.
 func (j *packJob) packWhole(tile []byte, r int, t *weights.Tensor, i int) {
-	if j.kept && tilesOf(t) == W8A8 {
+	if j.kept[t] {
 		if !repackWhole(tile, r, t, i) {
 			j.bad.set(damaged(t, i, 0, min(packColumns, j.w.k)))
 		}
@@ -339,7 +355,7 @@ func (j *packJob) packWhole(tile []byte, r int, t *weights.Tensor, i int) {
 // multiple of packColumns.
 func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, i, k0, k1 int) {
 	f := j.w.format
-	if j.kept && (tilesOf(t) == f || t.Packed != nil && f == withZeros(t)) {
+	if j.kept[t] {
 		if !f.repack(tile, r, t, i, k0, k1) {
 			j.bad.set(damaged(t, i, k0, k1))
 		}

@@ -65,7 +65,7 @@ func (d *Device) multiplyAll(y view, l *linear, src model.Act, from, n int) {
 	for i := range l.parts {
 		m := &l.parts[i]
 		if how := d.impl.rounding(m.format); how != unrounded && !m.exact {
-			d.quantize(src, how)
+			d.quantize(src, how, m.order)
 		}
 		part := y
 		if y.data != nil {

@@ -17,6 +17,7 @@ import (
 //	I8Z    the same with 8 bits
 //	W8A8   int8 with one float32 scale for each row
 //	MXFP4  E2M1 with powers of two for 32 columns
+//	NVFP4  E2M1 with scales for 16 columns, which are E4M3 times a number of the tensor
 //	FP8    E4M3 with scales of any type for rows or blocks of a multiple of 64 columns
 //
 // Which one it is to be is decided by what the header and the config of a checkpoint say, so
@@ -27,7 +28,7 @@ import (
 // there is none.
 func packedFormat(t *weights.Tensor) Format {
 	p := t.Packed
-	if p.Order != nil || len(t.Shape) != 2 {
+	if len(t.Shape) != 2 || p.Order != nil && !evenGroups(t) {
 		return Auto
 	}
 	whole := p.GroupColumns >= t.Shape[1]
@@ -41,7 +42,7 @@ func packedFormat(t *weights.Tensor) Format {
 		if p.Scales.DType == weights.F8E8M0 && p.GroupColumns == blockColumns && p.Global == 0 {
 			return MXFP4
 		}
-		return Auto
+		return nvfp4Format(t)
 	}
 	if t.DType != weights.I8 && t.DType != weights.I32 || p.Global != 0 {
 		return Auto
@@ -50,7 +51,7 @@ func packedFormat(t *weights.Tensor) Format {
 	switch symmetric := p.Zeros.Data == nil || p.Symmetric; {
 	case whole && symmetric && p.Bits == 8 && t.Shape[1] <= maxWhole && (!short || p.Activations == weights.I8):
 		return W8A8
-	case !short || !whole && p.GroupColumns%blockColumns != 0:
+	case !short || p.Order == nil && !whole && p.GroupColumns%blockColumns != 0:
 		return Auto
 	case p.Bits < 4, p.Bits == 4 && symmetric:
 		return Q4
@@ -90,6 +91,9 @@ func (f Format) holds(t *weights.Tensor) bool {
 	p := t.Packed
 	if p == nil || f == MXFP4 || f == FP8 {
 		return true
+	}
+	if f == NVFP4 {
+		return holdsMantissas(t)
 	}
 	if p.Scales.DType == weights.BF16 && f != W8A8 {
 		for s := p.Scales.Data; len(s) > 0; s = s[2:] {
@@ -149,13 +153,53 @@ func (f Format) zeroRange(t *weights.Tensor) (low, high int32) {
 	return most - 127, least + 128
 }
 
+// evenGroups reports whether all groups of t have as many columns, and these are whole blocks.
+func evenGroups(t *weights.Tensor) bool {
+	count := make([]int, t.Groups())
+	for _, g := range t.Packed.Order {
+		count[g]++
+	}
+	for _, n := range count {
+		if n == 0 || n != count[0] || n%blockColumns != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// columnOrder has the columns of t by their groups, in which they are stored so that blocks
+// have one scale; nil if they are in groups as they are. The rows that the matrix is multiplied
+// with are brought into this order before they are rounded.
+func columnOrder(t *weights.Tensor) []int32 {
+	if t.Packed == nil || t.Packed.Order == nil {
+		return nil
+	}
+	next := make([]int32, t.Groups()+1)
+	for _, g := range t.Packed.Order {
+		next[g+1]++
+	}
+	for g := range next[1:] {
+		next[g+1] += next[g]
+	}
+	order := make([]int32, t.Shape[1])
+	for k, g := range t.Packed.Order {
+		order[next[g]] = int32(k)
+		next[g]++
+	}
+	return order
+}
+
 // packedRow reads a row of t by blocks of 32 columns.
 type packedRow struct {
 	t     *weights.Tensor
 	row   int
-	group int // whose scale and zero point these are; -1: none yet
+	order []int32 // columnOrder; nil: none
+	all   []uint8 // the codes of the row, if there is an order
+	group int     // whose scale and zero point these are; -1: none yet
 	scale float32
 	zero  int32
+
+	mantissas *[16]float32 // of NVFP4
 }
 
 // block has the differences of columns [k0, k0+len(dst)) from their zero point, plus an offset,
@@ -171,13 +215,23 @@ func (p *packedRow) block(dst []uint8, k0 int, offset int32) {
 // added to those that have one, and to their zero point.
 func (p *packedRow) codes(dst []uint8, k0 int) {
 	signed := p.t.DType == weights.I8
-	if g := p.t.Group(k0); g != p.group {
+	column := k0
+	if p.order != nil {
+		column = int(p.order[k0])
+	}
+	if g := p.t.Group(column); g != p.group {
 		p.group, p.scale, p.zero = g, p.t.GroupScale(p.row, g), p.t.GroupZero(p.row, g)
 		if signed {
 			p.zero += 128
 		}
 	}
-	p.t.Codes(dst, p.row, k0)
+	if p.order == nil {
+		p.t.Codes(dst, p.row, k0)
+	} else {
+		for i := range dst {
+			dst[i] = p.all[p.order[k0+i]]
+		}
+	}
 	if signed {
 		for i := range dst {
 			dst[i] ^= 128
@@ -191,7 +245,20 @@ func (f Format) repackPacked(tile []byte, r int, t *weights.Tensor, i, k0, k1 in
 	if f == FP8 {
 		return repackFP8(tile, r, t, i, k0, k1)
 	}
-	p := packedRow{t: t, row: i, group: -1}
+	return f.repackBlocks(tile, r, &packedRow{t: t, row: i, group: -1}, k0, k1)
+}
+
+// repackOrdered stores row i of t as row r of the tile, its columns in this order. It reports
+// false if a scale is infinite or NaN.
+func (f Format) repackOrdered(tile []byte, r int, t *weights.Tensor, i int, order []int32) bool {
+	p := packedRow{t: t, row: i, group: -1, order: order, all: make([]uint8, len(order))}
+	t.Codes(p.all, i, 0)
+	return f.repackBlocks(tile, r, &p, 0, len(order))
+}
+
+// repackBlocks stores columns [k0, k1) of a row as row r of the tile.
+func (f Format) repackBlocks(tile []byte, r int, p *packedRow, k0, k1 int) bool {
+	t, i := p.t, p.row
 	offset := int32(128)
 	if f == Q4 {
 		offset = 8
@@ -207,6 +274,9 @@ func (f Format) repackPacked(tile []byte, r int, t *weights.Tensor, i, k0, k1 in
 			if w.scale > maxExponent {
 				return false
 			}
+		case NVFP4:
+			t.Codes(b[:n], i, k0)
+			p.halves(&w, 2*at)
 		case I4Z, I8Z:
 			p.codes(b[:n], k0)
 			w.scale, w.minFactors[0] = toF16(p.scale), uint8(p.zero)

@@ -67,6 +67,8 @@ func (c *packedCase) tensor(rnd *rand.Rand, n, k int) weights.Tensor {
 			p.Scales.Data = binary.LittleEndian.AppendUint16(p.Scales.Data, toF16(v))
 		case weights.BF16:
 			p.Scales.Data = binary.LittleEndian.AppendUint16(p.Scales.Data, toBF16(v))
+		case weights.F8E4M3:
+			p.Scales.Data = append(p.Scales.Data, byte(rnd.IntN(0x7f)))
 		case weights.F8E8M0:
 			p.Scales.Data = append(p.Scales.Data, byte(118+rnd.IntN(6)))
 		}
@@ -114,17 +116,30 @@ var packedCases = []packedCase{
 	{"int4 with another zero point", weights.RowWords, 4, 0, weights.F16, false, 7, I4Z, nil},
 	{"int8 of GPTQ with zero points", weights.ColumnWords, 8, 32, weights.F16, true, 1, I8Z, nil},
 	{"int8 with short scales and zero points", weights.RowCodes, 8, 0, weights.BF16, true, 0, I8Z, nil},
+	{"columns out of order", weights.ColumnWords, 4, 32, weights.F16, false, 8, Q4, outOfOrder},
+	{"columns out of order with zero points", weights.ColumnWords, 4, 64, weights.F16, true, 1, I4Z, outOfOrder},
+	{"NVFP4", weights.RowPairs, 4, 16, weights.F8E4M3, false, 0, NVFP4, func(t *weights.Tensor) { t.Packed.Global = 0.0123 }},
+	{"NVFP4 with a divisor", weights.RowPairs, 4, 16, weights.F8E4M3, false, 0, NVFP4, func(t *weights.Tensor) {
+		t.Packed.Global, t.Packed.Divides = 321.7, true
+	}},
 	// No tiles hold these.
+	{"NVFP4 with a negative scale", weights.RowPairs, 4, 16, weights.F8E4M3, false, 0, F32, func(t *weights.Tensor) { t.Packed.Scales.Data[3] = 0x81 }},
 	{"FP8 in short groups", weights.RowCodes, 8, 32, weights.F32, false, 0, F32, asFP8},
 	{"int4 in short groups", weights.RowWords, 4, 16, weights.F16, false, 8, F32, nil},
 	{"int8 with zero points", weights.RowCodes, 8, 0, weights.F32, true, 0, F32, nil},
 	{"int4 with long scales", weights.RowWords, 4, 32, weights.F32, false, 8, F32, nil},
 	{"int4 with scales beyond float16", weights.RowWords, 4, 32, weights.BF16, false, 8, F32, func(t *weights.Tensor) { t.Packed.Scales.Data[21] = 0x20 }},
-	{"columns out of order", weights.ColumnWords, 4, 32, weights.F16, false, 8, F32, func(t *weights.Tensor) {
-		for k := range t.Shape[1] {
-			t.Packed.Order = append(t.Packed.Order, int32(k%t.Groups()))
-		}
+	{"columns in uneven groups", weights.ColumnWords, 4, 32, weights.F16, false, 8, F32, func(t *weights.Tensor) {
+		outOfOrder(t)
+		t.Packed.Order[1] = t.Packed.Order[0]
 	}},
+}
+
+// outOfOrder puts the columns of t into groups as GPTQ's desc_act does.
+func outOfOrder(t *weights.Tensor) {
+	for k := range t.Shape[1] {
+		t.Packed.Order = append(t.Packed.Order, int32(k*7%t.Shape[1])%int32(t.Groups()))
+	}
 }
 
 // asFP8 makes the codes of t E4M3, without a NaN.
@@ -143,7 +158,7 @@ func TestPackedTiles(t *testing.T) {
 	rnd := newRand(41)
 	for _, c := range packedCases {
 		for _, k := range []int{64, 96, 1024, 1056} {
-			m := c.tensor(rnd, 40, k)
+			m := c.tensor(rnd, 48, k)
 			if err := m.CheckSize(); err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +170,7 @@ func TestPackedTiles(t *testing.T) {
 			if got.format != want {
 				t.Errorf("%s with %d columns is stored as %s, not %s", c.name, k, got.format, want)
 			}
-			for r := range 40 {
+			for r := range 48 {
 				sameBits(t, unsignedZeros(packedTileRow(got, r)), unsignedZeros(widenedRow(&m, r)), "%s, row %d", c.name, r)
 			}
 		}
@@ -202,6 +217,13 @@ func packedTileRow(m *matrix, i int) []float32 {
 			e.widen(s, v[c:c+blockColumns], i%rowsPerTile)
 		}
 	}
+	if m.order != nil {
+		inOrder := make([]float32, m.k)
+		for j, k := range m.order {
+			inOrder[k] = v[j]
+		}
+		return inOrder
+	}
 	return v[:m.k]
 }
 
@@ -210,7 +232,7 @@ func packedTileRow(m *matrix, i int) []float32 {
 func TestPackedProducts(t *testing.T) {
 	rnd := newRand(42)
 	for _, c := range packedCases {
-		const n, rows = 40, 5
+		const n, rows = 48, 5
 		k := 160
 		if c.as.blocks() != nil {
 			k = 256

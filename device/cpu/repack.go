@@ -77,6 +77,7 @@ type rawBlock struct {
 	scale, minimum uint16   // float16; MXFP4: the exponent
 	factors        [2]uint8 // of the scale, of each half if there are two
 	minFactors     [2]uint8
+	mantissas      *[16]float32 // NVFP4
 }
 
 // read takes block b out of the blocks src of type d, which are b's row.
@@ -220,6 +221,12 @@ func (s *blockSpec) put(tile []byte, b, r int, w *rawBlock) {
 	switch s.source {
 	case exponents:
 		unit[b*rowsPerTile+r] = uint8(w.scale)
+	case mantissas:
+		for i, v := range w.mantissas {
+			binary.LittleEndian.PutUint32(unit[4*i:], math.Float32bits(v))
+		}
+		unit[cacheLine+2*b*rowsPerTile+r] = w.factors[0]
+		unit[cacheLine+(2*b+1)*rowsPerTile+r] = w.factors[1]
 	case zeroPoints:
 		block := unit[b*zeroRows:][:zeroRows]
 		binary.LittleEndian.PutUint16(block[2*r:], w.scale)

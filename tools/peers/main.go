@@ -48,6 +48,7 @@ type options struct {
 	programs programs
 
 	shapes, types, threads, only string
+	prefills, streams            string
 	quick                        bool
 	rounds, longRounds           int
 	file                         string
@@ -73,6 +74,8 @@ func parseFlags(args []string) (*options, error) {
 	fs.IntVar(&o.rounds, "rounds", 5, "how many times each engine measures a cell")
 	fs.IntVar(&o.longRounds, "long-rounds", 2, "the same for cells that take minutes: prompts and contexts of 4,096 tokens")
 	fs.StringVar(&o.only, "only", "", "regular expression: measure and print only the cells SHAPE/TYPE/THREADS/UNIT that match")
+	fs.StringVar(&o.prefills, "prefill", "128,512", "lengths of the prompts of single cells")
+	fs.StringVar(&o.streams, "streams", "8,32,64", "numbers of streams of streams cells; results of other lists belong in another file")
 	fs.BoolVar(&o.quick, "quick", false, "measure the most important cells, with the largest number of threads: --only "+quick)
 	fs.StringVar(&o.file, "results", "peers.jsonl", "file to which results are appended; what is in it is not measured again")
 	fs.BoolVar(&o.list, "list", false, "list the cells and about how long they take; measure nothing")
@@ -109,8 +112,22 @@ func (o *options) cells() ([]cell, error) {
 	if err != nil {
 		return nil, err
 	}
+	prefills, err := integers(o.prefills)
+	if err != nil {
+		return nil, fmt.Errorf("--prefill: %w", err)
+	}
+	streams, err := integers(o.streams)
+	if err != nil {
+		return nil, fmt.Errorf("--streams: %w", err)
+	}
 	var wanted []cell
 	for _, c := range all {
+		switch c.unit.name {
+		case "single":
+			c.unit.prefills = prefills
+		case "streams":
+			c.unit.batches = streams
+		}
 		if match.MatchString(c.name()) {
 			wanted = append(wanted, c)
 		}

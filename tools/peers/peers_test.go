@@ -163,6 +163,18 @@ func TestGodebug(t *testing.T) {
 	}
 }
 
+// TestLists: the lengths of prompts and the numbers of streams are those of the flags.
+func TestLists(t *testing.T) {
+	o, err := parseFlags([]string{"--shapes", "qwen3-0.6b", "--types", "q6_k", "--threads", "2", "--prefill", "512", "--streams", "8,32", "--only", "/(single|streams)$"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := o.cells()
+	if err != nil || len(cells) != 2 || !slices.Equal(cells[0].unit.prefills, []int{512}) || !slices.Equal(cells[1].unit.batches, []int{8, 32}) {
+		t.Errorf("%+v, %v", cells, err)
+	}
+}
+
 // TestResume: after a failure, the comparison continues where it was and measures nothing
 // twice.
 func TestResume(t *testing.T) {
@@ -235,6 +247,8 @@ func TestRefuses(t *testing.T) {
 		"takes no arguments":        {"x"},
 		"--threads":                 {"--threads", "0"},
 		"none of bf16, iq4_xs, q4,": {"--types", "q5"},
+		"--prefill:":                {"--prefill", "x"},
+		"--streams:":                {"--streams", ""},
 		"no cell matches":           {"--only", "nothing"},
 		"--only:":                   {"--only", "("},
 		"--quick is an --only":      {"--only", "x", "--quick"},

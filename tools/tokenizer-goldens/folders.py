@@ -93,6 +93,7 @@ def main(folder):
     # No text has the name of a special token: those are tried on their own.
     plain = [t.replace("<s>", "<z>").replace("<unk>", "<x>").replace("[MASK]", "[m]").replace("\0", "") for t in pipelines.texts(150, 9)]
     marked = ["".join(rng.choice(PIECES + ["<|x|>", "<|y|>", "<s>", "</s>"]) for _ in range(rng.randint(1, 9))).replace("\0", "").replace("[MASK]", "").replace("<unk>", "") for _ in range(120)]
+    plain += ["\u00ad", "\ufeff", "", " ", "  ", "\u2581\u2581x", "a\u2581 the", "\u2581 \u2581hello", "hel\u2581\u2581lo", "\u00ad hello \u00ad"]
     out = []
 
     # SentencePiece itself.

@@ -165,7 +165,7 @@ def main(folder):
                 "Metaspace": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
                 "Metaspace never": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": True},
                 "ByteFallback, Metaspace": [fallback, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}],
-                "Llama": [replace, fallback, fuse, {"type": "Strip", "content": " ", "start": 1, "stop": 0}], "ByteFallback, WordPiece": [fallback, {"type": "WordPiece", "prefix": "##", "cleanup": True}]}
+                "Llama": [replace, fallback, fuse, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
     out["decoding"] = {"vocab": vocab, "ids": ids, "decoders": []}
     for name, d in decoders.items():
         d = {"type": "Sequence", "decoders": d} if isinstance(d, list) else d

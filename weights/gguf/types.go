@@ -13,7 +13,7 @@ var tensorTypes = map[uint32]weights.DType{
 	14: weights.Q6_K, 15: weights.Q8_K, 16: weights.IQ2_XXS, 17: weights.IQ2_XS, 18: weights.IQ3_XXS, 19: weights.IQ1_S,
 	20: weights.IQ4_NL, 21: weights.IQ3_S, 22: weights.IQ2_S, 23: weights.IQ4_XS, 24: weights.I8, 25: weights.I16,
 	26: weights.I32, 27: weights.I64, 28: weights.F64, 29: weights.IQ1_M, 30: weights.BF16, 34: weights.TQ1_0,
-	35: weights.TQ2_0, 39: weights.MXFP4, 40: weights.NVFP4, 41: weights.Q1_0,
+	35: weights.TQ2_0, 39: weights.MXFP4, 40: weights.NVFP4, 41: weights.Q1_0, 42: weights.Q2_0,
 }
 
 // otherTypes are the names of types that are not read: those that ggml no longer has or has only
@@ -22,7 +22,6 @@ var otherTypes = map[uint32]string{
 	4: "Q4_2, which ggml no longer has", 5: "Q4_3, which ggml no longer has",
 	31: "Q4_0_4_4, which ggml no longer has", 32: "Q4_0_4_8, which ggml no longer has", 33: "Q4_0_8_8, which ggml no longer has",
 	36: "IQ4_NL_4_4 of older ggml, or I2_S of BitNet", 37: "IQ4_NL_4_8, which ggml no longer has", 38: "IQ4_NL_8_8, which ggml no longer has",
-	42:  "Q2_0",
 	133: "Q6_0", 134: "IQ1_BN", 135: "IQ2_BN", 137: "IQ2_K", 138: "IQ3_K", 139: "IQ4_K", 140: "IQ5_K", 141: "IQ6_K",
 	144: "IQ4_KS", 145: "IQ2_KS", 146: "IQ4_KSS", 151: "Q8_KV", 152: "IQ5_KS", 153: "IQ2_KT", 154: "IQ3_KT", 155: "IQ4_KT",
 	156: "IQ3_KS", 157: "IQ2_KL", 158: "IQ1_KT",

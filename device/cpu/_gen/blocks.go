@@ -27,6 +27,7 @@ const (
 	factors    = "factors"
 	nibbles    = "nibbles"
 	zeroPoints = "zeroPoints"
+	mantissas  = "mantissas"
 )
 
 var blockFormats = []*blockFormat{
@@ -43,6 +44,7 @@ var blockFormats = []*blockFormat{
 	{"MXFP4", false, false, 2, exponents, 4, 0, 0, "mxfp4"},
 	{"I4Z", false, true, 4, zeroPoints, 4, 0, 0, ""},
 	{"I8Z", false, true, 4, zeroPoints, 8, 0, 0, ""},
+	{"NVFP4", true, false, 4, mantissas, 4, 0, 0, "mxfp4"},
 }
 
 // What the codes of a table stand for, plus an offset (blocks.go, valuesIQ4 and valuesMXFP4).
@@ -81,6 +83,9 @@ func (f *blockFormat) lines() int { return f.low + f.high }
 
 // factorsAt is where the factors of a header begin.
 func (f *blockFormat) factorsAt() int {
+	if f.source == mantissas {
+		return line
+	}
 	if f.mins {
 		return 2 * 2 * tileRows
 	}
@@ -112,7 +117,7 @@ func (f *blockFormat) head() int {
 	if f.mins && f.source != nibbles && f.source != zeroPoints {
 		size *= 2
 	}
-	if f.source == factors || f.source == nibbles {
+	if f.source == factors || f.source == nibbles || f.source == mantissas {
 		size += f.factorsAt()
 	}
 	return (size + line - 1) / line * line
@@ -227,7 +232,7 @@ type blockReader struct {
 func (g *gen) blockReader(f *blockFormat, header, data string) *blockReader {
 	k := &blockReader{gen: g, f: f, header: header, data: data}
 	parts := tileRows / g.lanes
-	if f.source == factors || f.source == nibbles {
+	if f.source == factors || f.source == nibbles || f.source == mantissas {
 		k.d = g.vecs(parts)
 		if f.mins {
 			k.m = g.vecs(parts)
@@ -275,6 +280,10 @@ func (g *gen) and() string {
 // unit reads what a header has for the whole unit, which begins at register from.
 func (k *blockReader) unit(from string) {
 	for i, d := range k.d {
+		if k.f.source == mantissas {
+			k.op("VMOVUPS", at(i*k.lanes*4, from), d)
+			continue
+		}
 		k.op("VCVTPH2PS", at(i*k.lanes*2, from), d)
 		if k.f.shift > 0 {
 			k.op("VMULPS", k.operand(fmt.Sprint("shift", k.f.shift)), d, d)
@@ -310,6 +319,19 @@ func (k *blockReader) scale(dst vec, p, part int) {
 		k.op("VPSUBD", k.operand("one"), dst, dst)
 		k.op("VPSLLD", "$23", dst, dst)
 		k.op("VPMAXSD", k.t, dst, dst)
+	case mantissas:
+		k.op("VPMOVZXBD", at(p*tileRows+part*k.lanes, k.header), dst)
+		k.op("VPSRLD", "$4", dst, k.t)
+		k.op("VPSLLD", "$23", k.t, k.t)
+		if k.isa == avx512 {
+			k.op("VPERMPS", k.d[0], dst, dst)
+		} else {
+			k.op("VPERMPS", k.d[0], dst, k.out)
+			k.op("VPERMPS", k.d[1], dst, k.raw)
+			k.op("VPSLLD", "$28", dst, dst)
+			k.op("VBLENDVPS", dst, k.raw, k.out, dst)
+		}
+		k.op("VPADDD", k.t, dst, dst)
 	case factors:
 		extend := "VPMOVSXBD"
 		if f.mins {

@@ -23,6 +23,7 @@ var vexForms = []*vexForm{
 	{"Threes", []string{"Q3K"}, true, false, 7, 4},
 	{"Sixes", []string{"Q6K"}, true, false, 63, 32},
 	{"Signed", []string{"Q50", "MXFP4"}, false, false, 31, 16},
+	{"Halves", []string{"NVFP4"}, true, false, 31, 16},
 	{"Table", []string{"IQ4NL", "IQ4XS"}, false, false, 255, 128},
 	{"Bytes", []string{"I8Z"}, false, true, 255, 0},
 }
