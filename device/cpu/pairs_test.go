@@ -87,46 +87,51 @@ func TestPairScales(t *testing.T) {
 // TestPairProducts: whole products give a row the same bits alone and among others, also where
 // one of them has a scale that is not multiplied by pairs.
 func TestPairProducts(t *testing.T) {
-	const rows, n, k = 30, 3*rowsPerTile - 2, 768
 	for _, d := range []weights.DType{weights.Q8_0, weights.IQ4_NL, weights.IQ4_XS} {
 		eachPairs(t, func(t *testing.T, im *impl) {
-			rnd := newRand(34)
-			spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
-			device := openPlanned(t, Config{Threads: 2, KVType: BF16, Impl: im.name}, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: k}, {Width: n}}, Spec: spec})
-			w, err := device.Load(model.Matrix{Rows: []weights.Tensor{randomBlocks(rnd, d, n, k)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			src, dst := model.Act{Width: k}, model.Act{Buf: 1, Width: n}
-			product := func(rows [][]float32) [][]float32 {
-				device.batch = &backend.Batch{Tokens: make([]int32, len(rows))}
-				device.input.of.Width = 0
-				var y [][]float32
-				for r, row := range rows {
-					copy(device.view(src).row(r), row)
-				}
-				device.MatMul(dst, w, src)
-				for r := range rows {
-					y = append(y, append([]float32(nil), device.view(dst).row(r)...))
-				}
-				return y
-			}
-			for _, size := range []float32{1, 0x1p112} {
-				var x, alone [][]float32
-				for r := range rows {
-					x = append(x, randomBanded(rnd, k, 0).v)
-					if r == rows-1 {
-						x[r][k/2] = size
-					}
-					alone = append(alone, product(x[r:])[0])
-				}
-				for count := 1; count <= rows; count++ {
-					for r, row := range product(x[rows-count:]) {
-						sameBits(t, row, alone[rows-count+r], "%s, row %d of %d, up to %g", d, r, count, size)
-					}
-				}
+			for _, largest := range []float32{1, 0x1p112} {
+				testPairProducts(t, im, d, largest)
 			}
 		})
+	}
+}
+
+func testPairProducts(t *testing.T, im *impl, dtype weights.DType, largest float32) {
+	t.Helper()
+	const rows, n, k = 30, 3*rowsPerTile - 2, 768
+	rnd := newRand(34)
+	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
+	acts := []model.ActShape{{Width: k}, {Width: n}}
+	d := openPlanned(t, Config{Threads: 2, KVType: BF16, Impl: im.name}, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: acts, Spec: spec})
+	w, err := d.Load(model.Matrix{Rows: []weights.Tensor{randomBlocks(rnd, dtype, n, k)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, dst := model.Act{Width: k}, model.Act{Buf: 1, Width: n}
+	product := func(x [][]float32) (y [][]float32) {
+		d.batch = &backend.Batch{Tokens: make([]int32, len(x))}
+		d.input.of.Width = 0
+		for r, row := range x {
+			copy(d.view(src).row(r), row)
+		}
+		d.MatMul(dst, w, src)
+		for r := range x {
+			y = append(y, append([]float32(nil), d.view(dst).row(r)...))
+		}
+		return y
+	}
+	var x, alone [][]float32
+	for range rows {
+		x = append(x, randomBanded(rnd, k, 0).v)
+	}
+	x[rows-1][k/2] = largest
+	for r := range rows {
+		alone = append(alone, product(x[r : r+1])[0])
+	}
+	for count := 1; count <= rows; count++ {
+		for r, row := range product(x[rows-count:]) {
+			sameBits(t, row, alone[rows-count+r], "%s, row %d of %d, up to %g", dtype, r, count, largest)
+		}
 	}
 }
 
