@@ -149,7 +149,7 @@ func widenIQ1_M(y []float32, b []byte) {
 		words[i] = int(word)
 		float16 |= word >> 12 << (i * 4)
 	}
-	d := half(float16)
+	d := FromFloat16(float16)
 	for v := range 32 {
 		four := int(high[v/2] >> (v % 2 * 4) & 15)
 		scale, shift := d*float32(1+2*(words[v/8]>>(v%8/2*3)&7)), float32(shiftIQ1)

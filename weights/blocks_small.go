@@ -20,7 +20,7 @@ import (
 // NaN and a minimum of Inf * 0 is one, too.
 
 // float16At is the float32 form of the float16 at b[at].
-func float16At(b []byte, at int) float32 { return half(binary.LittleEndian.Uint16(b[at:])) }
+func float16At(b []byte, at int) float32 { return FromFloat16(binary.LittleEndian.Uint16(b[at:])) }
 
 // nibble is 4-bit code i of a block of n codes: the first n/2 are in the lower halves of
 // the bytes, the others in the upper ones.

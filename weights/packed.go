@@ -253,7 +253,7 @@ func init() {
 		if i&0x7f == 0x7f { // it has no infinity
 			e4m3[i] = float32(math.NaN())
 		}
-		e5m2[i] = half(uint16(i) << 8)
+		e5m2[i] = FromFloat16(uint16(i) << 8)
 		e2m1[i] = small(i&8 != 0, i>>1&3, i&1, 1, 1)
 	}
 }

@@ -33,7 +33,7 @@ func widenNumbers(d DType, dst []float32, src []byte) {
 		}
 	case F16:
 		for i := range dst {
-			dst[i] = half(binary.LittleEndian.Uint16(src[i*2:]))
+			dst[i] = FromFloat16(binary.LittleEndian.Uint16(src[i*2:]))
 		}
 	case BF16:
 		for i := range dst {
@@ -44,8 +44,9 @@ func widenNumbers(d DType, dst []float32, src []byte) {
 	}
 }
 
-// half is the float32 form of a float16.
-func half(h uint16) float32 {
+// FromFloat16 is the number that the bits of an IEEE 754 binary16 stand for. Every one of them is a
+// float32, too.
+func FromFloat16(h uint16) float32 {
 	sign, e, m := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
 	switch e {
 	case 0:

@@ -269,14 +269,4 @@ func toF16(v float32) uint16 {
 	return sign | uint16((b-0x38000000)>>13)
 }
 
-func fromF16(h uint16) float32 {
-	sign, e, m := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
-	switch e {
-	case 0:
-		v := float32(m) * (1.0 / (1 << 24))
-		return math.Float32frombits(math.Float32bits(v) | sign)
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | m<<13)
-	}
-	return math.Float32frombits(sign | (e+112)<<23 | m<<13)
-}
+func fromF16(h uint16) float32 { return weights.FromFloat16(h) }

@@ -78,7 +78,7 @@ func keepsOne(t *weights.Tensor) (Format, bool) {
 	low, high := int32(math.MaxInt32), int32(math.MinInt32) // zero points
 	for r := 0; r < t.Shape[0]; r += p.GroupRows {
 		for g := range t.Groups() {
-			if s := t.GroupScale(r, g); half(toHalf(s)) != s {
+			if s := t.GroupScale(r, g); weights.FromFloat16(toHalf(s)) != s {
 				return 0, false
 			}
 		}

@@ -25,7 +25,7 @@ func (f Format) at(tiles []byte, r, c, k int) float32 {
 		q = int(word>>(4*(reg+4*e))&15) - 8
 	}
 	scales := tile[len(tile)-256:]
-	return half(binary.LittleEndian.Uint16(scales[(kb*64+in)*2:])) * float32(q)
+	return weights.FromFloat16(binary.LittleEndian.Uint16(scales[(kb*64+in)*2:])) * float32(q)
 }
 
 // randomBlocks is a matrix of Q8_0 or Q4_0 with all codes and finite scales.

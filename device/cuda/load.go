@@ -5,7 +5,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"math"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -258,19 +257,6 @@ func (d *Device) loadVector(parts []weights.Tensor) (at uint64, n int, err error
 		return 0, 0, err
 	}
 	return at, len(v), d.upload(at, of(v))
-}
-
-// half widens an IEEE 754 binary16 number.
-func half(h uint16) float32 {
-	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10&31), uint32(h&1023)
-	switch exp {
-	case 0: // zero and subnormal: frac * 2^-24
-		f := float32(frac) * 0x1p-24
-		return math.Float32frombits(math.Float32bits(f) | sign)
-	case 31:
-		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
 // mostFew is the greatest number of rows of the few-row products.
