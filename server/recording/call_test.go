@@ -55,6 +55,13 @@ func (m *callServer) call(t *testing.T, id string) map[string]any {
 	return servertest.Object(t, string(rec.AppendJSON(nil, calls.NoSizes)))
 }
 
+// counted waits until n completions are counted as calls. Calls are counted after they are
+// written, so a call may be there before it is counted.
+func (m *callServer) counted(t *testing.T, n string) {
+	t.Helper()
+	servertest.WaitFor(t, n+" counted calls", func() bool { return m.Scraped()["weir:completion_calls_total"] == n })
+}
+
 const acme = "Compat-Project: acme/support"
 
 // TestCompletionIsCall: a completion is a call with the id of its answer; its inputs are the
@@ -85,9 +92,7 @@ func TestCompletionIsCall(t *testing.T) {
 			}
 		})
 	}
-	if n := m.Scraped()["weir:completion_calls_total"]; n != "8" {
-		t.Errorf("%s calls", n)
-	}
+	m.counted(t, "8")
 }
 
 // checkCall compares the call of a completion with the members of its request and with its
@@ -133,9 +138,7 @@ func TestWhichCompletionsAreCalls(t *testing.T) {
 	if rec, err := m.calls.Get("lab/x", "chatcmpl-other"); rec != nil || err != nil {
 		t.Errorf("%v %v", rec, err)
 	}
-	if n := m.Scraped()["weir:completion_calls_total"]; n != "1" {
-		t.Errorf("%s calls", n)
-	}
+	m.counted(t, "1")
 }
 
 // TestFailedCompletionIsCall: a request that failed, or whose client left, is a call with an
