@@ -52,11 +52,6 @@ func mountFor(cmd *exec.Cmd, dir string) {
 	}
 }
 
-// numberedItem is a feedback item that can be found by its number.
-func numberedItem(n int) string {
-	return feedbackBody("1", "custom", fmt.Sprintf(`{"n":%d,"text":"needle%dneedle"}`, n, n), "")
-}
-
 // batchOf is a log request with one trajectory, whose text is random and does not
 // become smaller by compression.
 func batchOf(r *rand.Rand, n, size int) string {
@@ -66,8 +61,6 @@ func batchOf(r *rand.Rand, n, size int) string {
 	}
 	return fmt.Sprintf(`{"split":"s","trajectory_groups":[{"trajectories":[{"metadata":{"n":%d},"logs":[%q]}]}]}`, n, text)
 }
-
-const emptyTrajectory = `{"split":"s","trajectory_groups":[{"trajectories":[{}]}]}`
 
 // fullDisk is a server on a small disk, and what it has acknowledged.
 type fullDisk struct {

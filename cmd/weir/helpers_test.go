@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -249,6 +250,13 @@ func whenOpen(t *testing.T, method, url, body string) (int, string) {
 			return code, text
 		}
 	}
+}
+
+const emptyTrajectory = `{"split":"s","trajectory_groups":[{"trajectories":[{}]}]}`
+
+// numberedItem is a feedback item that can be found by its number.
+func numberedItem(n int) string {
+	return feedbackBody("1", "custom", fmt.Sprintf(`{"n":%d,"text":"needle%dneedle"}`, n, n), "")
 }
 
 // send posts a body that must be accepted.
