@@ -354,3 +354,31 @@ func benchBlockType(b *testing.B, cfg Config, dtype weights.DType, n, k, rows in
 	b.ReportMetric(float64(len(src.Rows[0].Data))/s/1e9, "GB/s")
 	b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GOP/s")
 }
+
+// BenchmarkExpanded multiplies 60 rows with a tile that is expanded, so that nothing but the
+// kernels counts.
+func BenchmarkExpanded(b *testing.B) {
+	const k, rows = 2048, 60
+	for _, im := range impls {
+		for f := firstBlocks; f <= lastBlocks; f++ {
+			m := im.most(byExpanded, f)
+			if im.name == "generic" || m < 1 {
+				continue
+			}
+			b.Run(im.name+"/"+f.String(), func(b *testing.B) {
+				s, rnd := f.blocks(), newRand(1)
+				units := s.units(k)
+				w := make([]byte, units*s.unit*s.kind.size())
+				im.blocks.expand[f-firstBlocks](w, randomUnits(b, rnd, s, units), units)
+				x, _, ldx := blockRows(b, rnd, im, rows, k)
+				y := make([]float32, rows*rowsPerTile)
+				for b.Loop() {
+					for r := 0; r+m <= rows; r += m {
+						im.blocks.dotExpanded[f-firstBlocks][m](w, 0, 0, units*s.unit, x[r*ldx:(r+m)*ldx], ldx, y[r*rowsPerTile:], rowsPerTile, nil)
+					}
+				}
+				b.ReportMetric(2*k*rowsPerTile*float64(rows/m*m)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GOP/s")
+			})
+		}
+	}
+}

@@ -13,6 +13,8 @@ type blockKernels struct {
 	// round writes a row of activations: quantize with sums, and scales that are powers of
 	// two on every tier.
 	round func(dst []byte, x []float32)
+	// lanes says that round writes, and the others read, sums of lanes (blocks.go).
+	lanes bool
 	// dot[format][m] computes m rows against tiles of n units; it is impl.dot of these
 	// formats.
 	dot [lastBlocks - firstBlocks + 1][]dotFunc
@@ -192,6 +194,22 @@ func roundSums(dst []byte, x []float32) {
 		for b := range 2 {
 			sumOne(dst[:sumBlock], group[16+b*blockColumns:][:blockColumns], group[8+4*b:][:4])
 			dst = dst[sumBlock:]
+		}
+	}
+}
+
+// sumLanes turns the sums of a row that roundSums wrote into sums of lanes.
+func sumLanes(row []byte) {
+	for ; len(row) > 0; row = row[sumBlock:] {
+		var sums [2][2]int16 // [half][lane]
+		for i, v := range row[sumNumbers:sumBlock] {
+			sums[i/halfColumns][i/2%2] += int16(int8(v))
+		}
+		for lane := range 2 {
+			lower, upper := sums[0][lane], sums[1][lane]
+			binary.LittleEndian.PutUint16(row[2*lane:], uint16(-32*lower))
+			binary.LittleEndian.PutUint16(row[4+2*lane:], uint16(-32*upper))
+			binary.LittleEndian.PutUint16(row[sumStart+2*lane:], uint16(-16*(lower+upper)))
 		}
 	}
 }

@@ -54,6 +54,12 @@ import (
 //	float32           scale, a power of two
 //	float32           sum * scale
 //	[32] int8         numbers in [-127, 127]
+//
+// Tiers that add up in 16 bits (blockKernels.lanes) have sums of lanes in place of the first
+// three: for columns 0 and 1 of four, then for columns 2 and 3,
+//
+//	[2 halves][2] int16  -32 * sum of the half's numbers
+//	[2] int16            -16 * sum of the block's numbers
 const (
 	sumBlock    = 2*4 + 4 + 4 + 4 + blockColumns // bytes of a block of activations
 	sumStart    = 8                              // where its parts begin

@@ -112,6 +112,60 @@ DATA onesAVX512<>+56(SB)/4, $0x00010001
 DATA onesAVX512<>+60(SB)/4, $0x00010001
 GLOBL onesAVX512<>(SB), RODATA|NOPTR, $64
 
+DATA minusOnesAVX512<>+0(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+4(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+8(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+12(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+16(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+20(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+24(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+28(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+32(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+36(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+40(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+44(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+48(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+52(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+56(SB)/4, $0xffffffff
+DATA minusOnesAVX512<>+60(SB)/4, $0xffffffff
+GLOBL minusOnesAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA foursAVX512<>+0(SB)/4, $0x00040004
+DATA foursAVX512<>+4(SB)/4, $0x00040004
+DATA foursAVX512<>+8(SB)/4, $0x00040004
+DATA foursAVX512<>+12(SB)/4, $0x00040004
+DATA foursAVX512<>+16(SB)/4, $0x00040004
+DATA foursAVX512<>+20(SB)/4, $0x00040004
+DATA foursAVX512<>+24(SB)/4, $0x00040004
+DATA foursAVX512<>+28(SB)/4, $0x00040004
+DATA foursAVX512<>+32(SB)/4, $0x00040004
+DATA foursAVX512<>+36(SB)/4, $0x00040004
+DATA foursAVX512<>+40(SB)/4, $0x00040004
+DATA foursAVX512<>+44(SB)/4, $0x00040004
+DATA foursAVX512<>+48(SB)/4, $0x00040004
+DATA foursAVX512<>+52(SB)/4, $0x00040004
+DATA foursAVX512<>+56(SB)/4, $0x00040004
+DATA foursAVX512<>+60(SB)/4, $0x00040004
+GLOBL foursAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA eightsAVX512<>+0(SB)/4, $0x00080008
+DATA eightsAVX512<>+4(SB)/4, $0x00080008
+DATA eightsAVX512<>+8(SB)/4, $0x00080008
+DATA eightsAVX512<>+12(SB)/4, $0x00080008
+DATA eightsAVX512<>+16(SB)/4, $0x00080008
+DATA eightsAVX512<>+20(SB)/4, $0x00080008
+DATA eightsAVX512<>+24(SB)/4, $0x00080008
+DATA eightsAVX512<>+28(SB)/4, $0x00080008
+DATA eightsAVX512<>+32(SB)/4, $0x00080008
+DATA eightsAVX512<>+36(SB)/4, $0x00080008
+DATA eightsAVX512<>+40(SB)/4, $0x00080008
+DATA eightsAVX512<>+44(SB)/4, $0x00080008
+DATA eightsAVX512<>+48(SB)/4, $0x00080008
+DATA eightsAVX512<>+52(SB)/4, $0x00080008
+DATA eightsAVX512<>+56(SB)/4, $0x00080008
+DATA eightsAVX512<>+60(SB)/4, $0x00080008
+GLOBL eightsAVX512<>(SB), RODATA|NOPTR, $64
+
 DATA offsetAVX512<>+0(SB)/4, $0x43000000
 DATA offsetAVX512<>+4(SB)/4, $0x43000000
 DATA offsetAVX512<>+8(SB)/4, $0x43000000
@@ -238,22 +292,22 @@ DATA leastScaledAVX512<>+56(SB)/4, $0x0d800000
 DATA leastScaledAVX512<>+60(SB)/4, $0x0d800000
 GLOBL leastScaledAVX512<>(SB), RODATA|NOPTR, $64
 
-DATA lowestAVX512<>+0(SB)/4, $0xffffff80
-DATA lowestAVX512<>+4(SB)/4, $0xffffff80
-DATA lowestAVX512<>+8(SB)/4, $0xffffff80
-DATA lowestAVX512<>+12(SB)/4, $0xffffff80
-DATA lowestAVX512<>+16(SB)/4, $0xffffff80
-DATA lowestAVX512<>+20(SB)/4, $0xffffff80
-DATA lowestAVX512<>+24(SB)/4, $0xffffff80
-DATA lowestAVX512<>+28(SB)/4, $0xffffff80
-DATA lowestAVX512<>+32(SB)/4, $0xffffff80
-DATA lowestAVX512<>+36(SB)/4, $0xffffff80
-DATA lowestAVX512<>+40(SB)/4, $0xffffff80
-DATA lowestAVX512<>+44(SB)/4, $0xffffff80
-DATA lowestAVX512<>+48(SB)/4, $0xffffff80
-DATA lowestAVX512<>+52(SB)/4, $0xffffff80
-DATA lowestAVX512<>+56(SB)/4, $0xffffff80
-DATA lowestAVX512<>+60(SB)/4, $0xffffff80
+DATA lowestAVX512<>+0(SB)/4, $0xffffff81
+DATA lowestAVX512<>+4(SB)/4, $0xffffff81
+DATA lowestAVX512<>+8(SB)/4, $0xffffff81
+DATA lowestAVX512<>+12(SB)/4, $0xffffff81
+DATA lowestAVX512<>+16(SB)/4, $0xffffff81
+DATA lowestAVX512<>+20(SB)/4, $0xffffff81
+DATA lowestAVX512<>+24(SB)/4, $0xffffff81
+DATA lowestAVX512<>+28(SB)/4, $0xffffff81
+DATA lowestAVX512<>+32(SB)/4, $0xffffff81
+DATA lowestAVX512<>+36(SB)/4, $0xffffff81
+DATA lowestAVX512<>+40(SB)/4, $0xffffff81
+DATA lowestAVX512<>+44(SB)/4, $0xffffff81
+DATA lowestAVX512<>+48(SB)/4, $0xffffff81
+DATA lowestAVX512<>+52(SB)/4, $0xffffff81
+DATA lowestAVX512<>+56(SB)/4, $0xffffff81
+DATA lowestAVX512<>+60(SB)/4, $0xffffff81
 GLOBL lowestAVX512<>(SB), RODATA|NOPTR, $64
 
 DATA minus128thAVX512<>+0(SB)/4, $0xbc000000
@@ -45987,10 +46041,10 @@ loop:
 	VEXTRACTI128 $1, Y3, X0
 	VPADDD X0, X3, X3
 	VPHADDD X3, X2, X2
-	VPHADDD X2, X2, X2
 	VPSLLD $7, X2, X2
 	VPXOR X3, X3, X3
 	VPSUBD X2, X3, X2
+	VPHADDD X2, X2, X2
 	VMOVQ X2, 0(DI)
 	VPSHUFD $0xb1, X2, X3
 	VPADDD X2, X3, X2
@@ -46041,10 +46095,10 @@ loop:
 	VEXTRACTI128 $1, Y3, X0
 	VPADDD X0, X3, X3
 	VPHADDD X3, X2, X2
-	VPHADDD X2, X2, X2
 	VPSLLD $7, X2, X2
 	VPXOR X3, X3, X3
 	VPSUBD X2, X3, X2
+	VPHADDD X2, X2, X2
 	VMOVQ X2, 52(DI)
 	VPSHUFD $0xb1, X2, X3
 	VPADDD X2, X3, X2

@@ -251,33 +251,45 @@ func TestRoundSums(t *testing.T) {
 				im.blocks.round(got, x.v)
 				x.intact(t)
 				intactBytes(t, all, got)
-				checkSums(t, got, x.v)
+				checkSums(t, im, got, x.v)
 			}
 		}
 	})
 }
 
 // checkSums holds a rounded row against quantizeGeneric.
-func checkSums(t *testing.T, got []byte, x []float32) {
+func checkSums(t *testing.T, im *impl, got []byte, x []float32) {
 	t.Helper()
 	plain := make([]byte, groups(len(x))*groupRow)
 	quantizeGeneric(plain, x)
 	for b := range 2 * groups(len(x)) {
 		p, g := plain[b/2*groupRow:][:groupRow], got[b*sumBlock:][:sumBlock]
 		scale := math.Float32frombits(word(p[8+b%2*4:]))
-		var sums [2]int32
+		var sums [4]int // of half i/2, and of columns 2*(i%2) and 2*(i%2)+1 of four
 		for i := range blockColumns {
 			q := p[16+b%2*32+i]
 			if g[20+i] != q {
 				t.Fatalf("row of %d: number %d of block %d", len(x), i, b)
 			}
-			sums[i/16] += int32(int8(q))
+			sums[i/16*2+i%4/2] += int(int8(q))
 		}
-		sum := sums[0] + sums[1]
+		sum := sums[0] + sums[1] + sums[2] + sums[3]
 		value := float32(sum) * scale
 		gotValue := math.Float32frombits(word(g[16:]))
-		if int32(word(g)) != -128*sums[0] || int32(word(g[4:])) != -128*sums[1] || int32(word(g[8:])) != -128*sum ||
-			!equalBits(math.Float32frombits(word(g[12:])), scale) || gotValue != value && (gotValue == gotValue || value == value) {
+		var want []byte
+		if im.blocks.lanes {
+			for _, v := range []int{-32 * sums[0], -32 * sums[1], -32 * sums[2], -32 * sums[3], -16 * (sums[0] + sums[2]), -16 * (sums[1] + sums[3])} {
+				if v != int(int16(v)) {
+					t.Fatalf("row of %d, block %d: 16 bits do not hold %d", len(x), b, v)
+				}
+				want = binary.LittleEndian.AppendUint16(want, uint16(v))
+			}
+		} else {
+			for _, v := range []int{-128 * (sums[0] + sums[1]), -128 * (sums[2] + sums[3]), -128 * sum} {
+				want = binary.LittleEndian.AppendUint32(want, uint32(v))
+			}
+		}
+		if !bytes.Equal(g[:12], want) || !equalBits(math.Float32frombits(word(g[12:])), scale) || gotValue != value && (gotValue == gotValue || value == value) {
 			t.Fatalf("row of %d, block %d: %v for sums %v of scale %v", len(x), b, g[:20], sums, scale)
 		}
 	}

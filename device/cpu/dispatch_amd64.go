@@ -47,7 +47,7 @@ func native() []*impl {
 			attention:   attentionAVX512,
 		}
 		if x.HasAVX2 && x.HasFMA && x.HasF16C { // VPDPBUSD is what makes 512 bits worth it
-			base.blocks = blocksAVX2(dotBlocksAVX2, dotExpandedAVX2)
+			base.blocks = blocksAVX2()
 		}
 		if x.HasAVX512DQ { // all processors with AVX512BW have it, but CPUID lists it apart
 			base.pick = sampler.Kernels{Near: nearAVX512, Load: pickLoadAVX512, Mass: pickMassAVX512, Above: pickAboveAVX512, Between: pickBetweenAVX512}
@@ -92,10 +92,10 @@ func native() []*impl {
 			scale:       scaleTail(scaleAVX2),
 			attention:   attentionAVX2,
 		}
-		base.blocks = blocksAVX2(dotBlocksAVX2, dotExpandedAVX2)
+		base.blocks = blocksAVX2()
 		if x.HasAVXVNNI {
 			vnni := base.with("avxvnni", dotAVXVNNI)
-			vnni.blocks = blocksAVX2(dotBlocksAVXVNNI, dotExpandedAVXVNNI)
+			vnni.blocks = blocksAVXVNNI()
 			list = append(list, vnni)
 		}
 		base.pairs = pairsAVX2
@@ -106,8 +106,13 @@ func native() []*impl {
 
 // blocksAVX2 are kernels for tiles of blocks. All tiers compute the same bits, so any may have
 // them.
-func blocksAVX2(dot [lastBlocks - firstBlocks + 1][]dotFunc, expanded [lastBlocks - firstBlocks + 1][]expandedFunc) blockKernels {
-	return blockKernels{round: sumsTail(roundSumsAVX2), dot: dot, expand: expandAVX2, dotExpanded: expanded, widen: widenAVX2}
+func blocksAVX2() blockKernels {
+	return blockKernels{round: lanesTail(roundLanesAVX2), lanes: true, dot: dotBlocksAVX2, expand: expandAVX2, dotExpanded: dotExpandedAVX2, widen: widenAVX2}
+}
+
+// blocksAVXVNNI adds up whole blocks in 32 bits, which needs no sums of lanes.
+func blocksAVXVNNI() blockKernels {
+	return blockKernels{round: sumsTail(roundSumsAVX2), dot: dotBlocksAVXVNNI, expand: expandAVX2, dotExpanded: dotExpandedAVXVNNI, widen: widenAVX2}
 }
 
 // vendor is the first four letters of the processor's maker.

@@ -33,6 +33,22 @@ func TestImpls(t *testing.T) {
 	}
 }
 
+// TestSumsOfAVXVNNI: rows for AVX-VNNI are rounded without it, so every processor with AVX2
+// tests that.
+func TestSumsOfAVXVNNI(t *testing.T) {
+	if !slices.Contains(Impls(), "avx2") {
+		t.Skip("no AVX2")
+	}
+	rnd, im := newRand(33), &impl{blocks: blocksAVXVNNI()}
+	for n := range 258 {
+		for kind := range rowKinds {
+			x, got := rowOfKind(rnd, n, kind), make([]byte, groups(n)*2*sumBlock)
+			im.blocks.round(got, x.v)
+			checkSums(t, im, got, x.v)
+		}
+	}
+}
+
 // TestExponents: scaling by an exponent gives the bits of a multiplication, for
 // zeros, infinities and NaN too, so it does not matter which of the two a
 // processor gets; and a processor runs both here whoever made it.

@@ -114,14 +114,14 @@ DATA leastAVX2<>+24(SB)/4, $0x0d800000
 DATA leastAVX2<>+28(SB)/4, $0x0d800000
 GLOBL leastAVX2<>(SB), RODATA|NOPTR, $32
 
-DATA lowestAVX2<>+0(SB)/4, $0xffffff80
-DATA lowestAVX2<>+4(SB)/4, $0xffffff80
-DATA lowestAVX2<>+8(SB)/4, $0xffffff80
-DATA lowestAVX2<>+12(SB)/4, $0xffffff80
-DATA lowestAVX2<>+16(SB)/4, $0xffffff80
-DATA lowestAVX2<>+20(SB)/4, $0xffffff80
-DATA lowestAVX2<>+24(SB)/4, $0xffffff80
-DATA lowestAVX2<>+28(SB)/4, $0xffffff80
+DATA lowestAVX2<>+0(SB)/4, $0xffffff81
+DATA lowestAVX2<>+4(SB)/4, $0xffffff81
+DATA lowestAVX2<>+8(SB)/4, $0xffffff81
+DATA lowestAVX2<>+12(SB)/4, $0xffffff81
+DATA lowestAVX2<>+16(SB)/4, $0xffffff81
+DATA lowestAVX2<>+20(SB)/4, $0xffffff81
+DATA lowestAVX2<>+24(SB)/4, $0xffffff81
+DATA lowestAVX2<>+28(SB)/4, $0xffffff81
 GLOBL lowestAVX2<>(SB), RODATA|NOPTR, $32
 
 DATA unpackAVX2<>+0(SB)/4, $0
@@ -11850,6 +11850,16 @@ DATA unitsAVX2<>+24(SB)/4, $0x00c00000
 DATA unitsAVX2<>+28(SB)/4, $0x00c00000
 GLOBL unitsAVX2<>(SB), RODATA|NOPTR, $32
 
+DATA eightsAVX2<>+0(SB)/4, $0x00080008
+DATA eightsAVX2<>+4(SB)/4, $0x00080008
+DATA eightsAVX2<>+8(SB)/4, $0x00080008
+DATA eightsAVX2<>+12(SB)/4, $0x00080008
+DATA eightsAVX2<>+16(SB)/4, $0x00080008
+DATA eightsAVX2<>+20(SB)/4, $0x00080008
+DATA eightsAVX2<>+24(SB)/4, $0x00080008
+DATA eightsAVX2<>+28(SB)/4, $0x00080008
+GLOBL eightsAVX2<>(SB), RODATA|NOPTR, $32
+
 DATA evenFirstAVX2<>+0(SB)/4, $0x05040100
 DATA evenFirstAVX2<>+4(SB)/4, $0x07060302
 DATA evenFirstAVX2<>+8(SB)/4, $0x0d0c0908
@@ -12469,6 +12479,7 @@ loop:
 	VPSHUFD $0x4e, X1, X2
 	VPADDD X2, X1, X1
 	VMOVD 8(SI), X2
+	VPMADDWD eightsAVX2<>+0(SB), X2, X2
 	VPSUBD X1, X2, X2
 	VPSUBD unitsAVX2<>+0(SB), X2, X2
 	VCVTDQ2PS X2, X2
@@ -12494,6 +12505,7 @@ loop:
 	VPSHUFD $0x4e, X1, X2
 	VPADDD X2, X1, X1
 	VMOVD 60(SI), X2
+	VPMADDWD eightsAVX2<>+0(SB), X2, X2
 	VPSUBD X1, X2, X2
 	VPSUBD unitsAVX2<>+0(SB), X2, X2
 	VCVTDQ2PS X2, X2

@@ -202,22 +202,22 @@ DATA leastAVX512<>+56(SB)/4, $0x0d800000
 DATA leastAVX512<>+60(SB)/4, $0x0d800000
 GLOBL leastAVX512<>(SB), RODATA|NOPTR, $64
 
-DATA lowestAVX512<>+0(SB)/4, $0xffffff80
-DATA lowestAVX512<>+4(SB)/4, $0xffffff80
-DATA lowestAVX512<>+8(SB)/4, $0xffffff80
-DATA lowestAVX512<>+12(SB)/4, $0xffffff80
-DATA lowestAVX512<>+16(SB)/4, $0xffffff80
-DATA lowestAVX512<>+20(SB)/4, $0xffffff80
-DATA lowestAVX512<>+24(SB)/4, $0xffffff80
-DATA lowestAVX512<>+28(SB)/4, $0xffffff80
-DATA lowestAVX512<>+32(SB)/4, $0xffffff80
-DATA lowestAVX512<>+36(SB)/4, $0xffffff80
-DATA lowestAVX512<>+40(SB)/4, $0xffffff80
-DATA lowestAVX512<>+44(SB)/4, $0xffffff80
-DATA lowestAVX512<>+48(SB)/4, $0xffffff80
-DATA lowestAVX512<>+52(SB)/4, $0xffffff80
-DATA lowestAVX512<>+56(SB)/4, $0xffffff80
-DATA lowestAVX512<>+60(SB)/4, $0xffffff80
+DATA lowestAVX512<>+0(SB)/4, $0xffffff81
+DATA lowestAVX512<>+4(SB)/4, $0xffffff81
+DATA lowestAVX512<>+8(SB)/4, $0xffffff81
+DATA lowestAVX512<>+12(SB)/4, $0xffffff81
+DATA lowestAVX512<>+16(SB)/4, $0xffffff81
+DATA lowestAVX512<>+20(SB)/4, $0xffffff81
+DATA lowestAVX512<>+24(SB)/4, $0xffffff81
+DATA lowestAVX512<>+28(SB)/4, $0xffffff81
+DATA lowestAVX512<>+32(SB)/4, $0xffffff81
+DATA lowestAVX512<>+36(SB)/4, $0xffffff81
+DATA lowestAVX512<>+40(SB)/4, $0xffffff81
+DATA lowestAVX512<>+44(SB)/4, $0xffffff81
+DATA lowestAVX512<>+48(SB)/4, $0xffffff81
+DATA lowestAVX512<>+52(SB)/4, $0xffffff81
+DATA lowestAVX512<>+56(SB)/4, $0xffffff81
+DATA lowestAVX512<>+60(SB)/4, $0xffffff81
 GLOBL lowestAVX512<>(SB), RODATA|NOPTR, $64
 
 // func dotQ8x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)

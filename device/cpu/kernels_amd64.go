@@ -3739,6 +3739,16 @@ func dotExpandedFivesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y [
 //go:noescape
 func dotExpandedFivesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotExpandedFivesx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedFivesx6AVX2 is blockKernels.dotExpanded for 6 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedFivesx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotExpandedPairsx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 3.
 //
 //go:noescape
@@ -3819,6 +3829,16 @@ func dotExpandedSixesx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y [
 //go:noescape
 func dotExpandedSixesx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotExpandedSixesx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSixesx6AVX2 is blockKernels.dotExpanded for 6 rows of x and bytes up to 63.
+//
+//go:noescape
+func dotExpandedSixesx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotExpandedSignedx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
 //
 //go:noescape
@@ -3838,6 +3858,16 @@ func dotExpandedSignedx3AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y 
 //
 //go:noescape
 func dotExpandedSignedx4AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx5AVX2 is blockKernels.dotExpanded for 5 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx5AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotExpandedSignedx6AVX2 is blockKernels.dotExpanded for 6 rows of x and bytes up to 31.
+//
+//go:noescape
+func dotExpandedSignedx6AVX2(w []byte, ahead, step, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // dotExpandedHalvesx1AVX2 is blockKernels.dotExpanded for 1 rows of x and bytes up to 31.
 //
@@ -4519,6 +4549,11 @@ func dotNVFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y 
 //go:noescape
 func roundSumsAVX2(dst []byte, x []float32)
 
+// roundLanesAVX2 is blockKernels.round for whole groups, with sums of lanes.
+//
+//go:noescape
+func roundLanesAVX2(dst []byte, x []float32)
+
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
 	F16:  {nil, mulF16x1AVX512, mulF16x2AVX512, mulF16x3AVX512, mulF16x4AVX512, mulF16x5AVX512, mulF16x6AVX512, mulF16x7AVX512, mulF16x8AVX512, mulF16x9AVX512, mulF16x10AVX512, mulF16x11AVX512, mulF16x12AVX512},
@@ -4739,16 +4774,16 @@ var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
 
 var dotExpandedAVX2 = [lastBlocks - firstBlocks + 1][]expandedFunc{
 	Q41 - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
-	Q50 - firstBlocks:   {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
-	Q51 - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
+	Q50 - firstBlocks:   {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2, dotExpandedSignedx5AVX2, dotExpandedSignedx6AVX2},
+	Q51 - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2, dotExpandedFivesx5AVX2, dotExpandedFivesx6AVX2},
 	Q2K - firstBlocks:   {nil, dotExpandedPairsx1AVX2, dotExpandedPairsx2AVX2, dotExpandedPairsx3AVX2, dotExpandedPairsx4AVX2, dotExpandedPairsx5AVX2, dotExpandedPairsx6AVX2},
 	Q3K - firstBlocks:   {nil, dotExpandedThreesx1AVX2, dotExpandedThreesx2AVX2, dotExpandedThreesx3AVX2, dotExpandedThreesx4AVX2, dotExpandedThreesx5AVX2, dotExpandedThreesx6AVX2},
 	Q4K - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
-	Q5K - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2},
-	Q6K - firstBlocks:   {nil, dotExpandedSixesx1AVX2, dotExpandedSixesx2AVX2, dotExpandedSixesx3AVX2, dotExpandedSixesx4AVX2},
+	Q5K - firstBlocks:   {nil, dotExpandedFivesx1AVX2, dotExpandedFivesx2AVX2, dotExpandedFivesx3AVX2, dotExpandedFivesx4AVX2, dotExpandedFivesx5AVX2, dotExpandedFivesx6AVX2},
+	Q6K - firstBlocks:   {nil, dotExpandedSixesx1AVX2, dotExpandedSixesx2AVX2, dotExpandedSixesx3AVX2, dotExpandedSixesx4AVX2, dotExpandedSixesx5AVX2, dotExpandedSixesx6AVX2},
 	IQ4NL - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
 	IQ4XS - firstBlocks: {nil, dotExpandedTablex1AVX2, dotExpandedTablex2AVX2, dotExpandedTablex3AVX2, dotExpandedTablex4AVX2, dotExpandedTablex5AVX2},
-	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2},
+	MXFP4 - firstBlocks: {nil, dotExpandedSignedx1AVX2, dotExpandedSignedx2AVX2, dotExpandedSignedx3AVX2, dotExpandedSignedx4AVX2, dotExpandedSignedx5AVX2, dotExpandedSignedx6AVX2},
 	K8 - firstBlocks:    {nil, dotExpandedHalfBytesx1AVX2, dotExpandedHalfBytesx2AVX2, dotExpandedHalfBytesx3AVX2, dotExpandedHalfBytesx4AVX2, dotExpandedHalfBytesx5AVX2},
 	I4Z - firstBlocks:   {nil, dotExpandedNibblesx1AVX2, dotExpandedNibblesx2AVX2, dotExpandedNibblesx3AVX2, dotExpandedNibblesx4AVX2, dotExpandedNibblesx5AVX2, dotExpandedNibblesx6AVX2},
 	NVFP4 - firstBlocks: {nil, dotExpandedHalvesx1AVX2, dotExpandedHalvesx2AVX2, dotExpandedHalvesx3AVX2, dotExpandedHalvesx4AVX2, dotExpandedHalvesx5AVX2, dotExpandedHalvesx6AVX2},

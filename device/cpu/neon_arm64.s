@@ -14378,7 +14378,7 @@ TEXT ·quantizeNEON(SB), NOSPLIT, $0-48
 	MOVD x_len+32(FP), R5
 	LSR $6, R5, R5
 	CBZ R5, end
-	MOVD $-128, R9
+	MOVD $-127, R9
 	WORD $0x4e040d2b // dup v11.4s, w9
 	MOVD $0x3f800000, R9
 	WORD $0x4e040d2d // dup v13.4s, w9
@@ -14668,7 +14668,7 @@ TEXT ·roundNEON(SB), NOSPLIT, $0-60
 	MOVD x_len+32(FP), R2
 	MOVWU inverse+48(FP), R9
 	WORD $0x4e040d28 // dup v8.4s, w9
-	MOVD $-128, R9
+	MOVD $-127, R9
 	WORD $0x4e040d2b // dup v11.4s, w9
 	WORD $0x4f00e40a // movi v10.16b, #0x0
 	LSR $5, R2, R2

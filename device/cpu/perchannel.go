@@ -96,7 +96,7 @@ func roundGeneric(dst []byte, x []float32, inverse float32) int32 {
 		if p := float32(v * inverse); p == p {
 			q = int32(math.RoundToEven(float64(p)))
 		}
-		q = max(q, -128)
+		q = max(q, -127)
 		dst[i] = byte(q)
 		sum += q
 	}

@@ -35,6 +35,15 @@ func sumsTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
 	}
 }
 
+// lanesTail is sumsTail with sums of lanes.
+func lanesTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
+	f = sumsTail(f)
+	return func(dst []byte, x []float32) {
+		f(dst, x)
+		sumLanes(dst[len(x)/groupColumns*2*sumBlock : groups(len(x))*2*sumBlock])
+	}
+}
+
 // The assembly of element-wise kernels handles whole groups of 16 numbers, the
 // width of nearly all models; the rest is left to the plain loops. The cut
 // depends on the length alone, so it keeps the order of sums fixed.

@@ -149,6 +149,9 @@ var blockConstants = []struct {
 	{"one", 1},
 	{"least", 1 << 21},
 	{"ones", 0x00010001},
+	{"minusOnes", 0xffffffff},
+	{"fours", 0x00040004},
+	{"eights", 0x00080008},
 	{"offset", math.Float32bits(128)},
 	{"magnitude", 0x7fffffff},
 	{"unity", math.Float32bits(1)},
@@ -156,7 +159,7 @@ var blockConstants = []struct {
 	{"infinity", 0xff << 23},
 	{"mantissa", 1<<23 - 1},
 	{"leastScaled", math.Float32bits(1.0 / (1 << 100))},
-	{"lowest", 0xffffff80},
+	{"lowest", 0xffffff81},
 	{"minus128th", math.Float32bits(-1.0 / 128)},
 	{"plus128th", math.Float32bits(1.0 / 128)},
 	{"minus", math.Float32bits(-1)},
@@ -447,6 +450,9 @@ func (g *gen) blocks() {
 		g.vexBlocks()
 	}
 	g.roundSums()
+	if g.isa == avx2 {
+		g.roundLanes()
+	}
 }
 
 // A blockLoop goes through the blocks of units.

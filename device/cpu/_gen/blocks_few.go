@@ -27,7 +27,7 @@ func (g *gen) vexFew(f *blockFormat, vnni bool, suffix string, m int) {
 	g.named(fmt.Sprintf("dot%sx%d%s", f.name, m, suffix),
 		"(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)", frame,
 		fmt.Sprintf("blockKernels.dot for tiles of %s and %d rows of x", f.name, m))
-	k.sum, k.x, k.s = g.vecs(m), g.vecs(1), g.vecs(2)
+	k.sum, k.x, k.s = g.vecs(m), g.vec(), g.vecs(2)
 	k.reader = g.blockReader(f.natural(), header, tile)
 	k.reader.keepMasks()
 	g.op("MOVQ", arg("offs_base", 24), offset)
@@ -41,8 +41,8 @@ func (g *gen) vexFew(f *blockFormat, vnni bool, suffix string, m int) {
 	g.label("tile")
 	k.locate()
 	k.rewind()
-	g.zero(k.x[0])
-	k.eachResult(func(_, _ int, at string) { g.op("VMOVUPS", k.x[0], at) })
+	g.zero(k.x)
+	k.eachResult(func(_, _ int, at string) { g.op("VMOVUPS", k.x, at) })
 	g.op("MOVQ", arg("n", 72), units)
 	g.op("TESTQ", units, units)
 	g.op("JEQ", "sum")
@@ -77,9 +77,9 @@ func (g *gen) vexFew(f *blockFormat, vnni bool, suffix string, m int) {
 	g.op("TESTQ", pairs, pairs)
 	g.op("JEQ", "next")
 	k.eachResult(func(_, part int, to string) {
-		g.op("VMOVUPS", to, k.x[0])
-		g.op("VADDPS", at(part*g.lanes*4, pairs), k.x[0], k.x[0])
-		g.op("VMOVUPS", k.x[0], to)
+		g.op("VMOVUPS", to, k.x)
+		g.op("VADDPS", at(part*g.lanes*4, pairs), k.x, k.x)
+		g.op("VMOVUPS", k.x, to)
 	})
 	g.op("ADDQ", fmt.Sprint("$", tileRows*4), arg("bias_base", 144))
 	g.label("next")
@@ -111,20 +111,22 @@ func (k *vexFew) block(part int) {
 	k.reader.highCodes(part)
 	for p := range k.f.parts() {
 		for r, sum := range k.sum {
-			if k.fromZero() {
+			if k.startsFromZero() {
 				k.zero(sum)
 			} else {
 				k.startOf(sum, r, p)
 			}
 		}
 		k.reader.codes(p*per, (p+1)*per, part, k.add)
-		k.endWords(p)
+		for r := 0; k.words() && r < k.m; r++ {
+			k.widenSums(k.sum[r:r+1], r, k.x)
+		}
 		k.reader.scale(scale, p, part)
 		k.addResults(part, func(r int, result string) {
 			sum := k.sum[r]
-			k.op("VBROADCASTSS", k.bytes(r, sumScale), k.x[0])
+			k.op("VBROADCASTSS", k.bytes(r, sumScale), k.x)
 			k.op("VCVTDQ2PS", sum, sum)
-			k.op("VMULPS", k.x[0], sum, sum)
+			k.op("VMULPS", k.x, sum, sum)
 			k.op("VFMADD213PS", result, scale, sum)
 		})
 	}
@@ -133,10 +135,7 @@ func (k *vexFew) block(part int) {
 		k.addResults(part, func(r int, result string) {
 			sum := k.sum[r]
 			if k.f.halves {
-				k.op("VPBROADCASTD", k.bytes(r, 4*p), sum)
-				k.op("VCVTDQ2PS", sum, sum)
-				k.op("VBROADCASTSS", k.bytes(r, sumScale), k.x[0])
-				k.op("VMULPS", k.x[0], sum, sum)
+				k.halfValue(sum, k.x, r, p)
 			} else {
 				k.op("VBROADCASTSS", k.bytes(r, sumValue), sum)
 			}
@@ -158,16 +157,10 @@ func (k *vexFew) addResults(part int, f func(r int, result string)) {
 	}
 }
 
-// fromZero reports whether sums start from zero.
-func (k *vexFew) fromZero() bool {
-	return k.v.mins || !k.vnni && (k.v.words() || k.v.most > 127)
-}
-
 // add multiplies line j, whose codes are in w.
 func (k *vexFew) add(j int, w vec) {
-	x, t := k.x[0], k.s[0]
-	signed := !k.vnni && k.v.most > 127
-	if signed {
+	x, t := k.x, k.s[0]
+	if k.signed() {
 		k.op("VPXOR", k.gen.mask(0x80), w, w)
 		k.op("VPABSB", w, k.s[1])
 	}
@@ -176,32 +169,14 @@ func (k *vexFew) add(j int, w vec) {
 		switch {
 		case k.vnni:
 			k.vexDot(x, w, sum)
-		case k.v.words():
+		case k.words():
 			k.op("VPMADDUBSW", x, w, t)
 			k.op("VPADDW", t, sum, sum)
 		default:
-			if signed {
-				k.op("VPSIGNB", w, x, t)
-				k.op("VPMADDUBSW", t, k.s[1], t)
-			} else {
-				k.op("VPMADDUBSW", x, w, t)
-			}
+			k.op("VPSIGNB", w, x, t)
+			k.op("VPMADDUBSW", t, k.s[1], t)
 			k.op("VPMADDWD", k.operand("ones"), t, t)
 			k.op("VPADDD", t, sum, sum)
-		}
-	}
-}
-
-// endWords makes sums of words sums of double words, and adds what they start from.
-func (k *vexFew) endWords(p int) {
-	if k.vnni || !k.v.words() {
-		return
-	}
-	for r, sum := range k.sum {
-		k.op("VPMADDWD", k.operand("ones"), sum, sum)
-		if !k.v.mins {
-			k.startOf(k.x[0], r, p)
-			k.op("VPADDD", k.x[0], sum, sum)
 		}
 	}
 }

@@ -5,7 +5,40 @@ import "fmt"
 // roundSums writes blockKernels.round for whole groups. It is quantize (quantize.go) with
 // more sums.
 func (g *gen) roundSums() {
-	g.function("roundSums", "(dst []byte, x []float32)", 48, "blockKernels.round for whole groups")
+	g.roundRows("roundSums", "blockKernels.round for whole groups", func(x, t vec, at func(off int) string) {
+		g.op("VPSLLD", "$7", x.x(), x.x())
+		g.op("VPXOR", t.x(), t.x(), t.x())
+		g.op("VPSUBD", x.x(), t.x(), x.x())
+		// The sums of both lanes of each half become one.
+		g.op("VPHADDD", x.x(), x.x(), x.x())
+		g.op("VMOVQ", x.x(), at(0))
+		g.op("VPSHUFD", "$0xb1", x.x(), t.x())
+		g.op("VPADDD", x.x(), t.x(), x.x())
+		g.op("VMOVD", x.x(), at(sumStart))
+	})
+}
+
+// roundLanes is roundSums with sums of lanes.
+func (g *gen) roundLanes() {
+	g.roundRows("roundLanes", "blockKernels.round for whole groups, with sums of lanes", func(x, t vec, at func(off int) string) {
+		g.op("VPSLLD", fmt.Sprint("$", log2(halfCentre)), x.x(), x.x())
+		g.op("VPXOR", t.x(), t.x(), t.x())
+		g.op("VPSUBD", x.x(), t.x(), x.x())
+		g.op("VPACKSSDW", x.x(), x.x(), x.x())
+		g.op("VMOVQ", x.x(), at(0))
+		g.op("VPSRAW", fmt.Sprint("$", log2(halfCentre/blockCentre)), x.x(), x.x())
+		g.op("VPSHUFD", "$0xb1", x.x(), t.x())
+		g.op("VPADDW", x.x(), t.x(), x.x())
+		g.op("VMOVD", x.x(), at(sumStart))
+		g.op("VPMADDWD", g.operand("eights"), x.x(), x.x())
+	})
+}
+
+// roundRows writes a kernel that rounds whole groups. sums gets the sums of the two lanes of
+// each half of a block in x, stores what a row has of them, and leaves -128 times the block's
+// sum in x; t is scratch.
+func (g *gen) roundRows(name, doc string, sums func(x, t vec, at func(off int) string)) {
+	g.function(name, "(dst []byte, x []float32)", 48, doc)
 	g.op("MOVQ", arg("dst_base", 0), "DI")
 	g.op("MOVQ", arg("x_base", 24), "SI")
 	g.op("MOVQ", arg("x_len", 32), pairs)
@@ -33,14 +66,8 @@ func (g *gen) roundSums() {
 			g.op("VMOVAPS", v[i], t[i])
 		}
 		g.narrow(v, b*sumBlock+sumNumbers)
-		g.halfSums(t, v)
-		g.op("VPSLLD", "$7", x, x)
-		g.op("VPXOR", t[1].x(), t[1].x(), t[1].x())
-		g.op("VPSUBD", x, t[1].x(), x)
-		g.op("VMOVQ", x, at(b*sumBlock, "DI"))
-		g.op("VPSHUFD", "$0xb1", x, t[1].x())
-		g.op("VPADDD", x, t[1].x(), x)
-		g.op("VMOVD", x, at(b*sumBlock+sumStart, "DI"))
+		g.laneSums(t, v)
+		sums(t[0], t[1], func(off int) string { return at(b*sumBlock+off, "DI") })
 		g.op("VCVTDQ2PS", x, x)
 		g.op("VMULPS", g.operand("minus128th"), x, x)
 		g.op("VMULPS", s, x, x)
@@ -81,9 +108,10 @@ func (g *gen) powerOf(top, t, inverse vec) {
 	g.op("VANDPS", mask, inv, inv)
 }
 
-// halfSums leaves the sums of both halves of a block in lanes 0 and 1 of t[0].x(), and again
-// in lanes 2 and 3. v is scratch.
-func (g *gen) halfSums(t, v []vec) {
+// laneSums leaves sums of a block's numbers in the lanes of t[0].x(): of the first half's
+// columns 0 and 1 of four, of its columns 2 and 3, and the same of the second half. v is
+// scratch.
+func (g *gen) laneSums(t, v []vec) {
 	half := len(t) / 2 // registers of one half
 	for h := range 2 {
 		a, s := t[h*half], v[0]
@@ -98,5 +126,4 @@ func (g *gen) halfSums(t, v []vec) {
 		g.op("VPADDD", s.x(), a.x(), a.x())
 	}
 	g.op("VPHADDD", t[half].x(), t[0].x(), t[0].x())
-	g.op("VPHADDD", t[0].x(), t[0].x(), t[0].x())
 }

@@ -5,6 +5,13 @@ import "fmt"
 // Products with blocks for AVX2 and AVX-VNNI. There are 16 registers of eight lanes, so a
 // kernel takes few rows, and a tile is expanded once for all of them: to bytes that are no
 // greater than they have to be, because VPMADDUBSW adds two products in 16 bits.
+//
+// AVX2 adds up a whole block, or half of one where scales are of halves, in 16 bits, because
+// VPADDW needs no multiplier, as VPMADDWD does, and only then goes over to 32 bits. A lane's
+// sum of products with bytes may be too large for 16 bits, but the sum of products with what
+// bytes are more or less than their centre is not. So the sums start from -centre times the
+// sum of the lane's numbers (blockKernels.lanes in the package). What they exceed 16 bits by
+// on the way does not matter, because additions wrap around.
 
 // A vexForm is how a format's bytes are expanded and multiplied.
 type vexForm struct {
@@ -14,19 +21,20 @@ type vexForm struct {
 	mins    bool
 	most    int // the greatest byte
 	offset  int // what bytes are more than codes with sign, a power of two; 0: codes have none
+	centre  int // what lanes of AVX2 subtract from bytes, 0 or a power of two up to 32
 }
 
 var vexForms = []*vexForm{
-	{"Nibbles", []string{"Q41", "Q4K", "I4Z"}, false, true, 15, 0},
-	{"Fives", []string{"Q51", "Q5K"}, false, true, 31, 0},
-	{"Pairs", []string{"Q2K"}, true, true, 3, 0},
-	{"Threes", []string{"Q3K"}, true, false, 7, 4},
-	{"Sixes", []string{"Q6K"}, true, false, 63, 32},
-	{"Signed", []string{"Q50", "MXFP4"}, false, false, 31, 16},
-	{"Halves", []string{"NVFP4"}, true, false, 31, 16},
-	{"HalfBytes", []string{"K8"}, true, false, 255, 128},
-	{"Table", []string{"IQ4NL", "IQ4XS"}, false, false, 255, 128},
-	{"Bytes", []string{"I8Z"}, false, true, 255, 0},
+	{"Nibbles", []string{"Q41", "Q4K", "I4Z"}, false, true, 15, 0, 0},
+	{"Fives", []string{"Q51", "Q5K"}, false, true, 31, 0, 16},
+	{"Pairs", []string{"Q2K"}, true, true, 3, 0, 0},
+	{"Threes", []string{"Q3K"}, true, false, 7, 4, 4},
+	{"Sixes", []string{"Q6K"}, true, false, 63, 32, 32},
+	{"Signed", []string{"Q50", "MXFP4"}, false, false, 31, 16, 16},
+	{"Halves", []string{"NVFP4"}, true, false, 31, 16, 16},
+	{"HalfBytes", []string{"K8"}, true, false, 255, 128, 0},
+	{"Table", []string{"IQ4NL", "IQ4XS"}, false, false, 255, 128, 0},
+	{"Bytes", []string{"I8Z"}, false, true, 255, 0, 0},
 }
 
 // natural is f with codes as they are. Those of eight bits are not shifted when they are
@@ -61,25 +69,27 @@ func (v *vexForm) startShift() int { return log2(128 / v.offset) }
 // ones with sign, which the definition of products with minimums does not have.
 func (v *vexForm) possible(vnni bool) bool { return vnni || !v.mins || v.most < 128 }
 
-// words reports whether 16 bits hold the sum of a block's products, or of half a block's.
+// words reports whether 16 bits hold the sum of a block's products, or of half a block's, with
+// bytes less their centre.
 func (v *vexForm) words() bool {
 	lines := codeLines
 	if v.halves {
 		lines /= 2
 	}
-	return v.most*127*2*lines <= 1<<15-1
+	return max(v.centre, v.most-v.centre)*127*2*lines <= 1<<15-1
 }
 
 // rows is how many rows of x a kernel takes.
 func (v *vexForm) rows(vnni bool) int {
-	switch {
-	case vnni || v.words():
+	if vnni || v.words() {
 		return 6
-	case v.most < 128:
-		return 4
 	}
 	return 5
 }
+
+// A row has -32 times the sums of lanes of each half of a block, and -16 times those of a
+// block, because 16 bits hold no more.
+const halfCentre, blockCentre = 32, 16
 
 func (g *gen) vexBlocks() {
 	for _, f := range blockFormats {
@@ -132,9 +142,9 @@ type vexDots struct {
 	v    *vexForm
 	f    *blockFormat // of this form
 	vnni bool
-	w    [][]vec // [line of a pair][part] bytes
-	x    []vec   // of a line of a pair
-	s    []vec   // scratch
+	w    []vec // [part] bytes
+	x    vec   // of a line
+	s    []vec // scratch
 }
 
 // vexDots writes blockKernels.dotExpanded of a form for m rows.
@@ -158,8 +168,8 @@ func (g *gen) vexDots(v *vexForm, vnni bool, suffix string, m int) {
 		g.op("LEAQ", fmt.Sprintf("(%s)(%s*2)", stride, stride), temp)
 		g.op("LEAQ", fmt.Sprintf("(%s)(%s*1)", bases[0], temp), bases[1])
 	}
-	g.zero(k.x[0])
-	k.eachOut(func(r, part int, at string) { g.op("VMOVUPS", k.x[0], at) })
+	g.zero(k.x)
+	k.eachOut(func(r, part int, at string) { g.op("VMOVUPS", k.x, at) })
 	g.op("MOVQ", arg("n", 40), pairs)
 	g.op("TESTQ", pairs, pairs)
 	g.op("JEQ", "sum")
@@ -174,7 +184,7 @@ func (g *gen) vexDots(v *vexForm, vnni bool, suffix string, m int) {
 		}
 		k.scale(p)
 	}
-	for p := 0; v.mins && p < k.f.parts(); p++ {
+	for p := 0; v.mins && v.halves && p < k.f.parts(); p++ {
 		k.minimums(p)
 	}
 	g.op("ADDQ", fmt.Sprint("$", k.f.expandedSize()), tile)
@@ -188,9 +198,9 @@ func (g *gen) vexDots(v *vexForm, vnni bool, suffix string, m int) {
 	g.op("TESTQ", pairs, pairs)
 	g.op("JEQ", "end")
 	k.eachOut(func(r, part int, to string) {
-		g.op("VMOVUPS", to, k.x[0])
-		g.op("VADDPS", at(part*g.lanes*4, pairs), k.x[0], k.x[0])
-		g.op("VMOVUPS", k.x[0], to)
+		g.op("VMOVUPS", to, k.x)
+		g.op("VADDPS", at(part*g.lanes*4, pairs), k.x, k.x)
+		g.op("VMOVUPS", k.x, to)
 	})
 	g.label("end")
 	g.end()
@@ -202,128 +212,145 @@ func (k *vexDots) take() {
 	for range parts {
 		k.sums = append(k.sums, k.vecs(k.m))
 	}
-	pair, scratch := 1, 1
-	switch {
-	case k.vnni || k.v.words():
-	case k.v.most < 128:
-		pair, scratch = 2, 2
-	default:
+	scratch := 1
+	if k.signed() {
 		scratch = 3 // magnitudes of two parts, and one
 	}
-	for range pair {
-		k.w = append(k.w, k.vecs(parts))
-	}
-	k.x, k.s = k.vecs(pair), k.vecs(scratch)
+	k.w, k.x, k.s = k.vecs(parts), k.vec(), k.vecs(scratch)
 }
 
-// start sets the sums to what half p of a block starts from. Sums of words start from zero,
-// and so do those of bytes that get their signs back.
+// words reports whether sums are of 16 bits.
+func (k *vexDots) words() bool { return !k.vnni && k.v.words() }
+
+// signed reports whether bytes get their signs back, because they are too large.
+func (k *vexDots) signed() bool { return !k.vnni && k.v.most > 127 }
+
+// startsFromZero reports whether sums of a block, or of half of one, start from zero.
+func (k *vexDots) startsFromZero() bool {
+	return k.signed() || k.words() && k.v.centre == 0 || k.vnni && k.v.mins
+}
+
+// start sets the sums to what half p of a block starts from. Words that start from zero are
+// set by their first line.
 func (k *vexDots) start(p int) {
 	for r := range k.m {
-		if k.v.mins || !k.vnni && (k.v.words() || k.v.most > 127) {
+		switch {
+		case k.words() && k.v.centre == 0:
+		case k.startsFromZero():
 			for _, part := range k.sums {
 				k.zero(part[r])
 			}
-			continue
+		default:
+			k.startOf(k.sums[0][r], r, p)
+			k.op("VMOVAPS", k.sums[0][r], k.sums[1][r])
 		}
-		k.startOf(k.sums[0][r], r, p)
-		k.op("VMOVAPS", k.sums[0][r], k.sums[1][r])
 	}
 }
 
-// startOf has -offset times the sum of row r's numbers.
+// startOf has what the sums of row r start from: -offset times the sum of its numbers, or
+// -centre times the sums of lanes.
 func (k *vexDots) startOf(dst vec, r, p int) {
 	at := sumStart
 	if k.f.halves {
 		at = 4 * p
 	}
 	k.op("VPBROADCASTD", k.bytes(r, at), dst)
-	if n := k.v.startShift(); n > 0 {
-		k.op("VPSRAD", fmt.Sprint("$", n), dst, dst)
+	shift, n := "VPSRAD", 0
+	switch {
+	case !k.words():
+		n = k.v.startShift()
+	case k.f.halves:
+		shift, n = "VPSRAW", log2(halfCentre/k.v.centre)
+	default:
+		shift, n = "VPSRAW", log2(blockCentre/k.v.centre)
+	}
+	if n > 0 {
+		k.op(shift, fmt.Sprint("$", n), dst, dst)
 	}
 }
 
-// line multiplies line j; first is the first one of its half. Where lines are multiplied in
-// pairs, the first of a pair waits.
+// line multiplies line j; first is the first one of its half.
 func (k *vexDots) line(j, first int) {
-	i := (j - first) % len(k.w)
-	for part, w := range k.w[i] {
+	for part, w := range k.w {
 		k.op("VMOVDQU", at(k.f.expandedHead()+j*line+part*k.lanes*4, tile), w)
 	}
-	if i < len(k.w)-1 {
-		return
-	}
-	signed := !k.vnni && k.v.most > 127
-	if signed {
-		for part, w := range k.w[0] {
+	if k.signed() {
+		for part, w := range k.w {
 			k.op("VPXOR", k.gen.mask(0x80), w, w)
 			k.op("VPABSB", w, k.s[part])
 		}
 	}
 	for r := range k.m {
-		for i, x := range k.x {
-			k.op("VPBROADCASTD", k.bytes(r, sumNumbers+4*(j-len(k.x)+1+i)), x)
-		}
-		for part := range k.sums {
-			k.multiply(r, part, signed)
+		k.op("VPBROADCASTD", k.bytes(r, sumNumbers+4*j), k.x)
+		for part, sums := range k.sums {
+			if k.words() && k.v.centre == 0 && j == first {
+				k.op("VPMADDUBSW", k.x, k.w[part], sums[r])
+				continue
+			}
+			k.multiply(r, part)
 		}
 	}
 }
 
 // multiply adds the products of a part of the weights that are loaded with row r's numbers.
-func (k *vexDots) multiply(r, part int, signed bool) {
-	sum, w, x := k.sums[part][r], k.w[0][part], k.x[0]
+func (k *vexDots) multiply(r, part int) {
+	sum, w, t := k.sums[part][r], k.w[part], k.s[len(k.s)-1]
 	switch {
 	case k.vnni:
-		k.vexDot(x, w, sum)
-		return
-	case signed:
-		t := k.s[2]
-		k.op("VPSIGNB", w, x, t)
+		k.vexDot(k.x, w, sum)
+	case k.signed():
+		k.op("VPSIGNB", w, k.x, t)
 		k.op("VPMADDUBSW", t, k.s[part], t)
 		k.op("VPMADDWD", k.operand("ones"), t, t)
 		k.op("VPADDD", t, sum, sum)
-		return
-	case k.v.words():
-		k.op("VPMADDUBSW", x, w, k.s[0])
-		k.op("VPADDW", k.s[0], sum, sum)
-		return
+	default:
+		k.op("VPMADDUBSW", k.x, w, t)
+		k.op("VPADDW", t, sum, sum)
 	}
-	k.op("VPMADDUBSW", x, w, k.s[0])
-	k.op("VPMADDUBSW", k.x[1], k.w[1][part], k.s[1])
-	k.op("VPADDW", k.s[0], k.s[1], k.s[0])
-	k.op("VPMADDWD", k.operand("ones"), k.s[0], k.s[0])
-	k.op("VPADDD", k.s[0], sum, sum)
 }
 
-// scale adds the sums, times both scales, to the results.
-func (k *vexDots) scale(p int) {
-	for part, w := range k.w[0] {
-		k.op("VMOVUPS", at(p*line+part*k.lanes*4, tile), w)
+// widenSums goes from words over to 32 bits. Minimums want products with bytes as they are, so
+// the centre is added again; t is scratch.
+func (k *vexDots) widenSums(sums []vec, r int, t vec) {
+	again := k.v.mins && k.v.centre > 0
+	if again {
+		k.op("VPBROADCASTD", k.bytes(r, sumStart), t)
+		k.op("VPMADDWD", k.operand("minusOnes"), t, t)
 	}
-	if !k.vnni && k.v.words() {
-		for r := range k.m {
-			for part := range k.sums {
-				k.op("VPMADDWD", k.operand("ones"), k.sums[part][r], k.sums[part][r])
-			}
-			if k.v.mins {
-				continue
-			}
-			k.startOf(k.x[0], r, p)
-			for part := range k.sums {
-				k.op("VPADDD", k.x[0], k.sums[part][r], k.sums[part][r])
-			}
+	for _, sum := range sums {
+		k.op("VPMADDWD", k.operand("ones"), sum, sum)
+		if again {
+			k.op("VPADDD", t, sum, sum)
 		}
 	}
+}
+
+// scale adds the sums, times both scales, to the results, and the minimums of whole blocks
+// after them.
+func (k *vexDots) scale(p int) {
+	for part, w := range k.w {
+		k.op("VMOVUPS", at(p*line+part*k.lanes*4, tile), w)
+	}
+	t := k.s[0]
 	k.op("MOVQ", out, temp)
 	for r := range k.m {
-		k.op("VBROADCASTSS", k.bytes(r, sumScale), k.x[0])
-		for part, w := range k.w[0] {
-			sum, at := k.sums[part][r], at(part*k.lanes*4, temp)
+		if k.words() {
+			k.widenSums([]vec{k.sums[0][r], k.sums[1][r]}, r, t)
+		}
+		k.op("VBROADCASTSS", k.bytes(r, sumScale), k.x)
+		minimums := k.v.mins && !k.f.halves
+		if minimums {
+			k.op("VBROADCASTSS", k.bytes(r, sumValue), t)
+		}
+		for part, w := range k.w {
+			sum, result := k.sums[part][r], at(part*k.lanes*4, temp)
 			k.op("VCVTDQ2PS", sum, sum)
-			k.op("VMULPS", k.x[0], sum, sum)
-			k.op("VFMADD213PS", at, w, sum)
-			k.op("VMOVUPS", sum, at)
+			k.op("VMULPS", k.x, sum, sum)
+			k.op("VFMADD213PS", result, w, sum)
+			if minimums {
+				k.op("VFMADD231PS", at(line+part*k.lanes*4, tile), t, sum)
+			}
+			k.op("VMOVUPS", sum, result)
 		}
 		if r+1 < k.m {
 			k.op("ADDQ", outStep, temp)
@@ -331,29 +358,34 @@ func (k *vexDots) scale(p int) {
 	}
 }
 
-// minimums adds the minimums of half p of a block, or of all of it.
+// minimums adds the minimums of half p of a block.
 func (k *vexDots) minimums(p int) {
-	for part, w := range k.w[0] {
+	for part, w := range k.w {
 		k.op("VMOVUPS", at((k.f.parts()+p)*line+part*k.lanes*4, tile), w)
 	}
 	k.op("MOVQ", out, temp)
 	for r := range k.m {
-		if k.f.halves {
-			k.op("VPBROADCASTD", k.bytes(r, 4*p), k.x[0])
-			k.op("VCVTDQ2PS", k.x[0], k.x[0])
-			k.op("VBROADCASTSS", k.bytes(r, sumScale), k.s[0])
-			k.op("VMULPS", k.s[0], k.x[0], k.x[0])
-		} else {
-			k.op("VBROADCASTSS", k.bytes(r, sumValue), k.x[0])
-		}
-		for part, w := range k.w[0] {
-			at := at(part*k.lanes*4, temp)
-			k.op("VMOVUPS", at, k.sums[part][r])
-			k.op("VFMADD231PS", k.x[0], w, k.sums[part][r])
-			k.op("VMOVUPS", k.sums[part][r], at)
+		k.halfValue(k.x, k.s[0], r, p)
+		for part, w := range k.w {
+			sum, result := k.sums[part][r], at(part*k.lanes*4, temp)
+			k.op("VMOVUPS", result, sum)
+			k.op("VFMADD231PS", k.x, w, sum)
+			k.op("VMOVUPS", sum, result)
 		}
 		if r+1 < k.m {
 			k.op("ADDQ", outStep, temp)
 		}
 	}
+}
+
+// halfValue has -128 times the sum of the numbers of half p of a block, times their scale; t
+// is scratch.
+func (k *vexDots) halfValue(dst, t vec, r, p int) {
+	k.op("VPBROADCASTD", k.bytes(r, 4*p), dst)
+	if !k.vnni {
+		k.op("VPMADDWD", k.operand("fours"), dst, dst)
+	}
+	k.op("VCVTDQ2PS", dst, dst)
+	k.op("VBROADCASTSS", k.bytes(r, sumScale), t)
+	k.op("VMULPS", t, dst, dst)
 }

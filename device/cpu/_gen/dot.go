@@ -56,7 +56,7 @@ var dotConstants = []struct {
 	{"infinity", 0xff << 23},
 	{"mantissa", 1<<23 - 1},
 	{"least", math.Float32bits(1.0 / (1 << 100))},
-	{"lowest", 0xffffff80},
+	{"lowest", 0xffffff81},
 }
 
 func (g *gen) dotConstants() {

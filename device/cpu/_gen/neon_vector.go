@@ -239,7 +239,7 @@ func (n *neon) quantize() {
 	n.op("MOVD x_len+32(FP), R%d", left)
 	n.op("LSR $6, R%d, R%d", left, left)
 	n.op("CBZ R%d, end", left)
-	n.op("MOVD $-128, R%d", nTemp)
+	n.op("MOVD $-127, R%d", nTemp)
 	n.dupW(least, nTemp)
 	n.op("MOVD $0x%x, R%d", math.Float32bits(1), nTemp)
 	n.dupW(13, nTemp)
@@ -293,7 +293,7 @@ func (n *neon) quantize() {
 }
 
 // round turns 32 numbers in registers 0 to 7 into integers in units of 1/inverse
-// and adds them to sum. What is not a number becomes the least, -128.
+// and adds them to sum. What is not a number becomes the least, -127.
 func (n *neon) round(sum, inverse, t, least v) {
 	for i := range v(8) {
 		n.fmul(i, i, inverse)
@@ -324,7 +324,7 @@ func (n *neon) others() {
 	n.op("MOVD x_base+24(FP), R%d", nRow+1)
 	n.op("MOVD x_len+32(FP), R%d", nPairs)
 	n.scalar(8, "inverse", 48)
-	n.op("MOVD $-128, R%d", nTemp)
+	n.op("MOVD $-127, R%d", nTemp)
 	n.dupW(11, nTemp)
 	n.zero(10)
 	n.op("LSR $5, R%d, R%d", nPairs, nPairs)

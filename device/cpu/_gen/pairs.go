@@ -32,6 +32,7 @@ var pairConstants = []struct {
 	{"even8", 0x00ff00ff},
 	{"shift", 0x4b400000}, // 1.5 * 2^23 as float32
 	{"units", 3 << 22},    // the same as an integer
+	{"eights", 0x00080008},
 }
 
 func (g *gen) pairs() {
@@ -76,7 +77,8 @@ type pairSource struct {
 	apart  int  // from one scale to the next
 	data   int  // of the first block
 	half   bool // scales are float16
-	start  int  // of rows: where -128 * sum is; they are as far apart as scales
+	start  int  // of rows: where -128 * sum is, or -16 * sums of lanes; they are as far apart as scales
+	lanes  bool // of rows: it is sums of lanes
 }
 
 // Groups of Q8 and rows of impl.quantize, then expanded blocks and rows of blockKernels.round.
@@ -87,7 +89,7 @@ var (
 	}
 	pairInputs = []pairSource{
 		{suffix: "", size: groupRow, next: blockSize, scale: rowScale, apart: 4, data: rowData, start: 0},
-		{suffix: "Blocks", size: 2 * sumBlock, next: sumBlock, scale: sumScale, apart: sumBlock, data: sumNumbers, start: sumStart},
+		{suffix: "Blocks", size: 2 * sumBlock, next: sumBlock, scale: sumScale, apart: sumBlock, data: sumNumbers, start: sumStart, lanes: true},
 	}
 )
 
@@ -171,6 +173,9 @@ func (g *gen) pairRow(from pairSource) {
 		g.op("VPSHUFD", "$0x4e", sum, x)
 		g.op("VPADDD", x, sum, sum)
 		g.op("VMOVD", at(from.start+b*from.apart, src), x)
+		if from.lanes {
+			g.op("VPMADDWD", g.operand("eights"), x, x)
+		}
 		g.op("VPSUBD", sum, x, x)
 		g.op("VPSUBD", g.operand("units"), x, x)
 		g.op("VCVTDQ2PS", x, x)
