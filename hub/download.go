@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -127,7 +126,7 @@ func (d *download) fetchBlob(ctx context.Context, locks bool) (err error) {
 		d.takeOver(r, path, journal)
 	}
 	if d.a, err = openAssembly(path, journal, d.meta.size); err != nil {
-		return spaceError(err, d.name)
+		return err
 	}
 	defer func() {
 		_ = d.a.close()
@@ -144,10 +143,10 @@ func (d *download) fetchBlob(ctx context.Context, locks bool) (err error) {
 		good, err := d.assemble(ctx)
 		switch {
 		case err != nil:
-			return spaceError(err, d.name)
+			return err
 		case good:
 			if err := d.a.file.Sync(); err != nil {
-				return spaceError(err, d.name)
+				return err
 			}
 			return os.Rename(path, r.blob(d.meta.etag))
 		case second:
@@ -175,14 +174,6 @@ func (d *download) takeOver(r repository, path, journal string) {
 	if os.Rename(old, path) == nil {
 		_ = os.WriteFile(journal, fmt.Appendf(nil, "%s0 %d\n", journalHead(d.meta.size), info.Size()), 0o666)
 	}
-}
-
-// spaceError says in words that a disk is full.
-func spaceError(err error, name string) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fail(ErrNoSpace, "the disk is full while %s is downloaded: what has come is kept, make room and start again (%v)", name, err)
-	}
-	return err
 }
 
 // assemble fetches what is missing and tells whether the hash is right.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"weir/internal/plainfile"
 )
@@ -255,17 +256,17 @@ func (g *getter) get(ctx context.Context, names []string) error {
 		return err
 	}
 	if err := os.MkdirAll(g.r.snapshot(g.commit), 0o777); err != nil {
-		return err
+		return g.full(err, missing)
 	}
 	tagCache(g.r.cache)
 	g.tell(func(p *Progress) {
 		p.Files += len(missing)
 		p.Total += bytes
 	})
-	for _, f := range missing {
+	for i, f := range missing {
 		g.tell(func(p *Progress) { p.File, p.Number, p.Ended = f.Name, p.Number+1, false })
 		if err := g.getFile(ctx, &f); err != nil {
-			return err
+			return g.full(err, missing[i:])
 		}
 		g.tell(func(p *Progress) { p.Ended, p.Waiting = true, false })
 	}
@@ -309,28 +310,43 @@ const leastFree = 64 << 20
 
 // room returns an error if the disk has too little room for the files.
 func (g *getter) room(missing []remoteFile) error {
-	var need int64
-	for _, f := range missing {
-		need += f.Size
-		etag := f.etag()
-		if checkEtag(etag) != nil {
-			continue
-		}
-		if info, err := os.Stat(g.r.blob(etag)); err == nil && info.Size() == f.Size {
-			need -= f.Size
-			continue
-		}
-		path, journal := g.r.unfinished(etag, mark)
-		if info, err := os.Stat(path); err == nil {
-			need -= total(readJournal(journal, f.Size, info.Size()))
-		}
-	}
+	need := g.toCome(missing)
 	free, known := freeSpace(existing(g.r.cache))
 	if known && need > 0 && free-leastFree < need {
 		return fail(ErrNoSpace, "%s needs %d MB more on the disk of %s, and %d MB are free: make room (weir list, weir rm), or set HF_HUB_CACHE to a folder on another disk",
 			g.ref, (need+leastFree)/1e6+1, g.r.cache, free/1e6)
 	}
 	return nil
+}
+
+// toCome is how many bytes of the files are not on the disk yet.
+func (g *getter) toCome(missing []remoteFile) (bytes int64) {
+	for _, f := range missing {
+		bytes += f.Size
+		etag := f.etag()
+		if checkEtag(etag) != nil {
+			continue
+		}
+		if info, err := os.Stat(g.r.blob(etag)); err == nil && info.Size() == f.Size {
+			bytes -= f.Size
+			continue
+		}
+		path, journal := g.r.unfinished(etag, mark)
+		if info, err := os.Stat(path); err == nil {
+			bytes -= total(readJournal(journal, f.Size, info.Size()))
+		}
+	}
+	return bytes
+}
+
+// full says in words that the disk got full in spite of room: somebody else has filled it, or a
+// quota that is not that of the disk is used up. missing are the files that have not come.
+func (g *getter) full(err error, missing []remoteFile) error {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return fail(ErrNoSpace, "the disk of %s is full: %d MB of %s are still missing, and what has come is kept; make room (weir list, weir rm) and start again (%v)",
+		g.r.cache, g.toCome(missing)/1e6+1, g.ref, err)
 }
 
 // existing is the nearest folder above a path that exists.
