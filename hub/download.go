@@ -37,6 +37,7 @@ type download struct {
 	meta    metadata
 	a       *assembly
 	arrived func(n int64) // is told of bytes of the file; negative: they were not used
+	outline bool          // only some spans of the file are wanted
 
 	mu      sync.Mutex
 	address *url.URL // where the file is; asked for again when it has expired
@@ -201,6 +202,9 @@ func (d *download) fetchParts(ctx context.Context) error {
 	if n := d.a.missing() / d.h.leastPart; n > 1 {
 		connections = int(min(n, int64(d.h.config.Connections)))
 	}
+	if d.outline {
+		connections = min(d.a.missingParts(), d.h.config.Connections)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers sync.WaitGroup
@@ -305,6 +309,9 @@ func (d *download) fetch(ctx context.Context, l *lease) (n int64, wait time.Dura
 	defer resp.Body.Close()
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return 0, 0, fail(ErrAnswer, "%s sends %s with the encoding %s, which was not asked for", resp.Request.URL.Host, d.name, clip(encoding))
+	}
+	if resp.StatusCode == http.StatusOK && r.ranged && d.outline {
+		return 0, 0, d.noRanges(resp)
 	}
 	if resp.StatusCode != http.StatusPartialContent {
 		return d.takeWhole(ctx, resp, l)

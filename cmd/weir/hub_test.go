@@ -141,9 +141,6 @@ func TestChatWithGGUFOfHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Add("org/gguf", &hubtest.Repo{Commit: hubCommit, Refs: []string{"main"}, Large: []string{"m-bf16.gguf"}, Files: map[string]string{"m-bf16.gguf": string(text), "m-q4_0.gguf": "x"}})
-	if code, out, errOut := runWith(getenv, "", "inspect", "org/gguf:BF16"); code != 1 || out != "" || !strings.Contains(errOut, "nothing is downloaded to look at it: weir pull does that") || len(s.Calls()) != 0 {
-		t.Errorf("inspect: exit %d, %q, %s", code, out, errOut)
-	}
 	args := []string{"--max-tokens", "3", "--temperature", "0"}
 	_, want, _ := runWith(getenv, "Hello\n", append([]string{"chat", file}, args...)...)
 	if code, out, errOut := runWith(getenv, "Hello\n", append([]string{"chat", "org/gguf:BF16"}, args...)...); code != 0 || out != want || want == "" {
