@@ -255,7 +255,7 @@ func (g *getter) get(ctx context.Context, names []string) error {
 	if err := g.room(missing); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(g.r.snapshot(g.commit), 0o777); err != nil {
+	if err := os.MkdirAll(g.r.cache, 0o777); err != nil {
 		return g.full(err, missing)
 	}
 	tagCache(g.r.cache)
@@ -298,7 +298,7 @@ func (g *getter) intact(ctx context.Context, name string, f *remoteFile) (bool, 
 	}
 	g.tell(func(p *Progress) { p.File, p.Check, p.Done, p.Total = name, true, 0, f.Size })
 	good, err := want.checkFile(ctx, path, func(n int) { g.tell(func(p *Progress) { p.Done += int64(n) }) })
-	g.tell(func(p *Progress) { p.Check, p.Done, p.Total = false, 0, 0 })
+	g.tell(func(p *Progress) { p.File, p.Check, p.Done, p.Total = "", false, 0, 0 })
 	if err == nil && !good {
 		g.h.config.Log.Warn("a file in the cache is damaged", "file", path)
 	}
@@ -366,6 +366,10 @@ func (g *getter) getFile(ctx context.Context, f *remoteFile) error {
 		g.r.noteMissing(g.commit, f.Name)
 	}
 	if err != nil {
+		return err
+	}
+	// A download that is interrupted from here on is listed; one that the hub refuses is not.
+	if err := os.MkdirAll(g.r.snapshot(g.commit), 0o777); err != nil {
 		return err
 	}
 	unlock, locks, err := g.r.lockBlob(ctx, meta.etag, func() {

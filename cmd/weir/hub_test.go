@@ -66,6 +66,9 @@ func TestPullListRemove(t *testing.T) {
 	want(0, folder+"\n", "downloading model.safetensors (6 of 6)", "pull", "org/tiny")
 	want(0, folder+"\n", "", "pull", "hf://org/tiny@v1")
 	want(0, folder+"\n", "checking model.safetensors", "pull", "org/tiny", "--revision", hubCommit, "--verify")
+	if _, _, errOut := runWith(getenv, "", "pull", "org/tiny", "--verify"); strings.Contains(errOut, "downloading") {
+		t.Errorf("nothing is downloaded:\n%s", errOut)
+	}
 	want(0, gguf+"\n", "s-Q4_K_M.gguf (1 of 1), 0 B of 6 B", "pull", "org/small")
 	want(0, filepath.Join(filepath.Dir(gguf), "s-Q8_0.gguf")+"\n", "downloading", "pull", "org/small:Q8_0")
 	want(1, "", "weir: org/small has no Q6_K: choose one of its GGUF files, as in org/small:Q4_K_M; there are Q4_K_M, Q8_0\n", "pull", "org/small:Q6_K")
