@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"syscall"
 
 	"weir/hub"
 	"weir/weights"
@@ -80,6 +81,8 @@ func (g *glance) find(name string, options *hubOptions, part hub.Part) (hub.Mode
 	switch {
 	case errors.Is(asked, hub.ErrOffline):
 		return m, err // which says what the cache lacks
+	case errors.Is(asked, syscall.ENOSPC), errors.Is(asked, syscall.EDQUOT):
+		return m, fmt.Errorf("the disk of %s is full, into which the headers of %s are read: make room, or set TMPDIR to a folder on another disk", os.TempDir(), name)
 	case asked != nil:
 		return m, g.named(asked)
 	}
@@ -129,12 +132,20 @@ func wanted(_ string, begin []byte) (w hub.Wanted) {
 			w.Spans = append(w.Spans, hub.Span{From: p.From, To: p.To})
 		}
 	}
+	if len(w.Spans) > tooManySpans {
+		w.Spans = nil
+	}
 	return w
 }
 
+// tooManySpans is more than a file of any network has that weir knows: one with a scale for each of
+// thousands of experts is not opened anyway, and a hub should not be asked thousands of times.
+const tooManySpans = 4000
+
 // decides tells whether the numbers of a tensor decide whether a model can be opened: the groups of
-// columns of GPTQ, the factors of Llama's positions, and scales that are one number.
+// columns of GPTQ, the factors of Llama's positions, and scales that are one number, except those of
+// activations, which are not used.
 func decides(p weights.Place) bool {
 	const number = 8 // bytes at most
-	return p.To-p.From <= number || strings.HasSuffix(p.Name, "g_idx") || p.Name == "rope_freqs.weight"
+	return p.To-p.From <= number && !strings.Contains(p.Name, ".input_") || strings.HasSuffix(p.Name, "g_idx") || p.Name == "rope_freqs.weight"
 }

@@ -120,7 +120,7 @@ func TestWanted(t *testing.T) {
 	tensor := func(name string, d weights.DType, n int) weights.Tensor {
 		return weights.Tensor{Name: name, DType: d, Shape: []int{n}, Data: make([]byte, n*d.Size())}
 	}
-	folder := testkit.Safetensors([]weights.Tensor{tensor("a.weight", weights.BF16, 100), tensor("a.weight_scale", weights.F32, 1), tensor("a.g_idx", weights.I32, 50), tensor("b.bias", weights.BF16, 10)})
+	folder := testkit.Safetensors([]weights.Tensor{tensor("a.weight", weights.BF16, 100), tensor("a.weight_scale", weights.F32, 1), tensor("a.g_idx", weights.I32, 50), tensor("b.bias", weights.BF16, 9), tensor("b.input_scale", weights.I32, 1)})
 	g := &testkit.GGUF{Tensors: []testkit.GGUFTensor{{Name: "a", Shape: []uint64{32}, Data: make([]byte, 128)}, {Name: "rope_freqs.weight", Shape: []uint64{16}, Data: make([]byte, 64)}}}
 	for _, c := range []struct {
 		file []byte
@@ -129,7 +129,7 @@ func TestWanted(t *testing.T) {
 		{folder, []hub.Span{{From: 200, To: 204}, {From: 204, To: 404}}},
 		{g.Bytes(), []hub.Span{{From: 128, To: 192}}},
 	} {
-		all := c.want[len(c.want)-1].To + map[bool]int64{true: 20}[c.want[0].From == 200] // the bias is not wanted
+		all := c.want[len(c.want)-1].To + map[bool]int64{true: 22}[c.want[0].From == 200] // what follows is not wanted
 		data := int64(len(c.file)) - all
 		w := wanted("x", c.file[:data])
 		for i := range w.Spans {
@@ -141,6 +141,13 @@ func TestWanted(t *testing.T) {
 		if w := wanted("x", c.file[:data/2]); w.Begin <= data/2 || w.Spans != nil {
 			t.Errorf("half a header: %+v", w)
 		}
+	}
+	var many []weights.Tensor
+	for i := range tooManySpans + 1 {
+		many = append(many, tensor(strconv.Itoa(i), weights.I32, 1), tensor(strconv.Itoa(i)+"x", weights.I32, 10))
+	}
+	if w := wanted("x", testkit.Safetensors(many)); w.Spans != nil {
+		t.Errorf("%d spans", len(w.Spans))
 	}
 	if w := wanted("x", []byte("GGUF\x09\x00\x00\x00")); w.Begin != 0 || w.Spans != nil {
 		t.Errorf("a version that nobody knows: %+v", w)
