@@ -166,6 +166,13 @@ func (a *assembly) missing() int64 {
 	return a.size - total(a.have)
 }
 
+// missingParts is how many spans have not been written.
+func (a *assembly) missingParts() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(gaps(a.have, span{0, a.size}))
+}
+
 // gaps returns what of a span is not among others, which are sorted.
 func gaps(busy []span, in span) (list []span) {
 	at := in.from

@@ -41,6 +41,14 @@
 // The lock makes two processes that want a blob download it once. On a file system that has no
 // locks each downloads it into a file of its own, as huggingface_hub does everywhere.
 //
+// # Outlines
+//
+// [Hub.Outline] is for somebody who only looks at a model, such as weir inspect: it makes a folder
+// with the small files and those bytes of the others that are asked for, by ranges. The files have
+// their size, and holes where nothing was read, so that whoever maps a model can open them, and a
+// caller that knows the formats says what headers are. They are in a folder of the caller's and
+// never in the cache, where a file with holes would be taken for a whole one.
+//
 // # What a hub may do
 //
 // A hub is not trusted beyond its answers. Names of files, etags and commits are checked before a

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -38,6 +37,7 @@ type download struct {
 	meta    metadata
 	a       *assembly
 	arrived func(n int64) // is told of bytes of the file; negative: they were not used
+	outline bool          // only some spans of the file are wanted
 
 	mu      sync.Mutex
 	address *url.URL // where the file is; asked for again when it has expired
@@ -127,7 +127,7 @@ func (d *download) fetchBlob(ctx context.Context, locks bool) (err error) {
 		d.takeOver(r, path, journal)
 	}
 	if d.a, err = openAssembly(path, journal, d.meta.size); err != nil {
-		return spaceError(err, d.name)
+		return err
 	}
 	defer func() {
 		_ = d.a.close()
@@ -144,10 +144,10 @@ func (d *download) fetchBlob(ctx context.Context, locks bool) (err error) {
 		good, err := d.assemble(ctx)
 		switch {
 		case err != nil:
-			return spaceError(err, d.name)
+			return err
 		case good:
 			if err := d.a.file.Sync(); err != nil {
-				return spaceError(err, d.name)
+				return err
 			}
 			return os.Rename(path, r.blob(d.meta.etag))
 		case second:
@@ -177,14 +177,6 @@ func (d *download) takeOver(r repository, path, journal string) {
 	}
 }
 
-// spaceError says in words that a disk is full.
-func spaceError(err error, name string) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fail(ErrNoSpace, "the disk is full while %s is downloaded: what has come is kept, make room and start again (%v)", name, err)
-	}
-	return err
-}
-
 // assemble fetches what is missing and tells whether the hash is right.
 func (d *download) assemble(ctx context.Context) (good bool, err error) {
 	want := digestOf(d.meta.etag, d.listed)
@@ -209,6 +201,9 @@ func (d *download) fetchParts(ctx context.Context) error {
 	connections := 1
 	if n := d.a.missing() / d.h.leastPart; n > 1 {
 		connections = int(min(n, int64(d.h.config.Connections)))
+	}
+	if d.outline {
+		connections = min(d.a.missingParts(), d.h.config.Connections)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -314,6 +309,9 @@ func (d *download) fetch(ctx context.Context, l *lease) (n int64, wait time.Dura
 	defer resp.Body.Close()
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return 0, 0, fail(ErrAnswer, "%s sends %s with the encoding %s, which was not asked for", resp.Request.URL.Host, d.name, clip(encoding))
+	}
+	if resp.StatusCode == http.StatusOK && r.ranged && d.outline {
+		return 0, 0, d.noRanges(resp)
 	}
 	if resp.StatusCode != http.StatusPartialContent {
 		return d.takeWhole(ctx, resp, l)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"weir/internal/plainfile"
 )
@@ -254,18 +255,18 @@ func (g *getter) get(ctx context.Context, names []string) error {
 	if err := g.room(missing); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(g.r.snapshot(g.commit), 0o777); err != nil {
-		return err
+	if err := os.MkdirAll(g.r.cache, 0o777); err != nil {
+		return g.full(err, missing)
 	}
 	tagCache(g.r.cache)
 	g.tell(func(p *Progress) {
 		p.Files += len(missing)
 		p.Total += bytes
 	})
-	for _, f := range missing {
+	for i, f := range missing {
 		g.tell(func(p *Progress) { p.File, p.Number, p.Ended = f.Name, p.Number+1, false })
 		if err := g.getFile(ctx, &f); err != nil {
-			return err
+			return g.full(err, missing[i:])
 		}
 		g.tell(func(p *Progress) { p.Ended, p.Waiting = true, false })
 	}
@@ -297,7 +298,7 @@ func (g *getter) intact(ctx context.Context, name string, f *remoteFile) (bool, 
 	}
 	g.tell(func(p *Progress) { p.File, p.Check, p.Done, p.Total = name, true, 0, f.Size })
 	good, err := want.checkFile(ctx, path, func(n int) { g.tell(func(p *Progress) { p.Done += int64(n) }) })
-	g.tell(func(p *Progress) { p.Check, p.Done, p.Total = false, 0, 0 })
+	g.tell(func(p *Progress) { p.File, p.Check, p.Done, p.Total = "", false, 0, 0 })
 	if err == nil && !good {
 		g.h.config.Log.Warn("a file in the cache is damaged", "file", path)
 	}
@@ -309,28 +310,43 @@ const leastFree = 64 << 20
 
 // room returns an error if the disk has too little room for the files.
 func (g *getter) room(missing []remoteFile) error {
-	var need int64
-	for _, f := range missing {
-		need += f.Size
-		etag := f.etag()
-		if checkEtag(etag) != nil {
-			continue
-		}
-		if info, err := os.Stat(g.r.blob(etag)); err == nil && info.Size() == f.Size {
-			need -= f.Size
-			continue
-		}
-		path, journal := g.r.unfinished(etag, mark)
-		if info, err := os.Stat(path); err == nil {
-			need -= total(readJournal(journal, f.Size, info.Size()))
-		}
-	}
+	need := g.toCome(missing)
 	free, known := freeSpace(existing(g.r.cache))
 	if known && need > 0 && free-leastFree < need {
 		return fail(ErrNoSpace, "%s needs %d MB more on the disk of %s, and %d MB are free: make room (weir list, weir rm), or set HF_HUB_CACHE to a folder on another disk",
 			g.ref, (need+leastFree)/1e6+1, g.r.cache, free/1e6)
 	}
 	return nil
+}
+
+// toCome is how many bytes of the files are not on the disk yet.
+func (g *getter) toCome(missing []remoteFile) (bytes int64) {
+	for _, f := range missing {
+		bytes += f.Size
+		etag := f.etag()
+		if checkEtag(etag) != nil {
+			continue
+		}
+		if info, err := os.Stat(g.r.blob(etag)); err == nil && info.Size() == f.Size {
+			bytes -= f.Size
+			continue
+		}
+		path, journal := g.r.unfinished(etag, mark)
+		if info, err := os.Stat(path); err == nil {
+			bytes -= total(readJournal(journal, f.Size, info.Size()))
+		}
+	}
+	return bytes
+}
+
+// full says in words that the disk got full in spite of room: somebody else has filled it, or a
+// quota that is not that of the disk is used up. missing are the files that have not come.
+func (g *getter) full(err error, missing []remoteFile) error {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return fail(ErrNoSpace, "the disk of %s is full: %d MB of %s are still missing, and what has come is kept; make room (weir list, weir rm) and start again (%v)",
+		g.r.cache, g.toCome(missing)/1e6+1, g.ref, err)
 }
 
 // existing is the nearest folder above a path that exists.
@@ -350,6 +366,10 @@ func (g *getter) getFile(ctx context.Context, f *remoteFile) error {
 		g.r.noteMissing(g.commit, f.Name)
 	}
 	if err != nil {
+		return err
+	}
+	// A download that is interrupted from here on is listed; one that the hub refuses is not.
+	if err := os.MkdirAll(g.r.snapshot(g.commit), 0o777); err != nil {
 		return err
 	}
 	unlock, locks, err := g.r.lockBlob(ctx, meta.etag, func() {

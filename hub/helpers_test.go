@@ -189,7 +189,10 @@ func since(f func()) time.Duration {
 }
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, map[string]func([]string){"pull": pullUntilKilled})
+	testkit.Main(m, roles)
 }
+
+// roles are what a child of the tests does.
+var roles = map[string]func([]string){"pull": pullUntilKilled}
 
 func sorted(list []string) []string { slices.Sort(list); return list }

@@ -17,7 +17,7 @@ type Removal struct {
 	Commits []string // whose files are deleted
 	Files   []string // of them; nil: all
 	Whole   bool     // nothing of the repository is left
-	Size    int64    // of the blobs that nothing else needs
+	Size    int64    // of the blobs that nothing else needs, and of what has come of unfinished ones
 
 	blobs []string // paths
 	links []string // paths of the files in snapshots
@@ -63,7 +63,29 @@ func (h *Hub) PlanRemoval(ref Reference) (Removal, error) {
 	for _, blob := range x.blobs {
 		x.Size += r.freed(blob, x.blobs)
 	}
+	if x.Whole {
+		x.Size += r.unfinishedSize()
+	}
 	return x, nil
+}
+
+// unfinishedSize is how many bytes have come of files whose download was interrupted.
+func (r repository) unfinishedSize() (size int64) {
+	entries, _ := os.ReadDir(r.blob(""))
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), ".incomplete")
+		info, err := entry.Info()
+		if !ok || err != nil || strings.HasSuffix(name, ".parts") {
+			continue
+		}
+		journal := r.blob(name + ".parts.incomplete")
+		if _, err := os.Stat(journal); err == nil {
+			size += total(readJournal(journal, info.Size(), info.Size()))
+		} else {
+			size += info.Size() // huggingface_hub's, without holes
+		}
+	}
+	return size
 }
 
 // findCommit finds a commit of the cache by the revision of a reference.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -175,5 +176,39 @@ func TestSharedBlobs(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// TestRemoveUnfinished: a refused download leaves nothing that is listed; one that was interrupted is
+// listed, and what its deletion frees is what has come.
+func TestRemoveUnfinished(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		repo := ggufRepo()
+		repo.Gated, repo.Tokens = true, []string{"member"}
+		w.Add("org/name", repo)
+		w.refused(w.hub(), "org/name", ErrGated, "is gated")
+		if list, err := w.hub(offline).List(); err != nil || len(list) != 0 {
+			t.Errorf("after a refusal: %+v, %v", list, err)
+		}
+		h := w.hub(withToken("member"))
+		ctx, cancel := context.WithCancel(context.Background())
+		_, err := h.Get(ctx, w.ref("org/name"), Options{Progress: func(p Progress) {
+			if p.Done > 5000 {
+				cancel()
+			}
+		}})
+		if list, wrong := h.List(); err == nil || wrong != nil || len(list) != 1 {
+			t.Errorf("after an interruption: %+v, %v, %v", list, err, wrong)
+		}
+		x, err := h.PlanRemoval(w.ref("org/name"))
+		if err != nil || !x.Whole || x.Size < 1000 || x.Size > 20_000 {
+			t.Errorf("%+v, %v", x, err)
+		}
+		if err := h.Remove(x); err != nil {
+			t.Error(err)
+		}
+		if left := w.left(); len(left) > 0 {
+			t.Errorf("%v are left", left)
+		}
 	})
 }

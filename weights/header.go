@@ -74,6 +74,36 @@ func parse(name string, file []byte) ([]Tensor, error) {
 	return tensors, nil
 }
 
+// A Place is the bytes [From, To) of a file, in which a tensor is.
+type Place struct {
+	Name     string // of the tensor
+	From, To int64
+}
+
+// Places reads where the tensors of a safetensors file are, of which begin are the first bytes. If
+// these are too few there are no places. needed is how many bytes the header has, as far as is
+// known. Places are not compared with the size of the file, nor with each other: Open does that.
+func Places(begin []byte) (places []Place, needed int64, err error) {
+	if len(begin) < prefixBytes {
+		return nil, prefixBytes, nil
+	}
+	n := binary.LittleEndian.Uint64(begin)
+	if n > maxHeader {
+		return nil, 0, damaged("the file", "the header claims %d bytes, more than the %d allowed", n, maxHeader)
+	}
+	needed = prefixBytes + int64(n)
+	if needed > int64(len(begin)) {
+		return nil, needed, nil
+	}
+	entries, err := parseHeader("the file", begin[prefixBytes:needed])
+	for _, e := range entries {
+		if e.end <= math.MaxInt64/2 {
+			places = append(places, Place{e.tensor.Name, needed + int64(e.begin), needed + int64(e.end)})
+		}
+	}
+	return places, needed, err
+}
+
 // entry is a tensor and its place [begin, end) in the data.
 type entry struct {
 	tensor     Tensor

@@ -287,6 +287,35 @@ func TestNoCheckpoint(t *testing.T) {
 	}
 }
 
+// TestPlaces: from the header alone, the places of tensors are those where Open finds them; of fewer
+// bytes it says how many are needed.
+func TestPlaces(t *testing.T) {
+	b := file(two, 16)
+	tensors, err := parse("f", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := prefixBytes + int(binary.LittleEndian.Uint64(b))
+	for n := range b {
+		places, needed, err := Places(b[:n])
+		want := int64(header)
+		if n < prefixBytes {
+			want = prefixBytes
+		}
+		if err != nil || needed != want || (len(places) > 0) != (n >= header) {
+			t.Errorf("%d bytes: %v, %d needed, %v", n, places, needed, err)
+		}
+		for i, p := range places {
+			if x := tensors[i]; p.Name != x.Name || &b[p.From] != &x.Data[0] || p.To-p.From != int64(len(x.Data)) {
+				t.Errorf("%+v is not where %s is", p, x.Name)
+			}
+		}
+	}
+	if _, _, err := Places(binary.LittleEndian.AppendUint64(nil, maxHeader+1)); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+}
+
 // FuzzHeader: whatever the bytes are, parse gives an error or tensors that
 // tile the data.
 func FuzzHeader(f *testing.F) {
@@ -295,7 +324,11 @@ func FuzzHeader(f *testing.F) {
 		f.Add(d.file)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		places, needed, wrong := Places(b)
 		tensors, err := parse("f", b)
+		if err == nil && (wrong != nil || len(places) != len(tensors) || needed > int64(len(b))) {
+			t.Errorf("%d places of %d tensors, %d bytes, %v", len(places), len(tensors), needed, wrong)
+		}
 		if err != nil {
 			if !errors.Is(err, ErrDamaged) {
 				t.Errorf("not ErrDamaged: %v", err)

@@ -79,6 +79,17 @@ func onHub(name string) bool {
 // download gets a model of the hub, or only its tokenizer. An interrupt or SIGTERM ends it, and what
 // has come is kept.
 func (o *hubOptions) download(name string, opt hub.Options, getenv func(string) string, log *slog.Logger) (m hub.Model, err error) {
+	return o.ask(name, getenv, log, func(ctx context.Context, h *hub.Hub, ref hub.Reference) (hub.Model, error) {
+		m, err := h.Get(ctx, ref, opt)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("the download of %s was interrupted; what has come is kept, and the same command goes on with it", ref)
+		}
+		return m, err
+	})
+}
+
+// ask opens the hub for a question about a model. An interrupt or SIGTERM ends it.
+func (o *hubOptions) ask(name string, getenv func(string) string, log *slog.Logger, question func(context.Context, *hub.Hub, hub.Reference) (hub.Model, error)) (m hub.Model, err error) {
 	ref, err := o.reference(name)
 	if err != nil {
 		return m, err
@@ -90,11 +101,8 @@ func (o *hubOptions) download(name string, opt hub.Options, getenv func(string) 
 	defer h.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	m, err = h.Get(ctx, ref, opt)
-	switch {
-	case ctx.Err() != nil:
-		return m, fmt.Errorf("the download of %s was interrupted; what has come is kept, and the same command goes on with it", ref)
-	case err != nil && !strings.HasPrefix(name, hub.Scheme) && !errors.Is(err, hub.ErrNoSpace):
+	m, err = question(ctx, h, ref)
+	if err != nil && ctx.Err() == nil && !strings.HasPrefix(name, hub.Scheme) && !errors.Is(err, hub.ErrNoSpace) {
 		return m, fmt.Errorf("%s is no path on this machine; on the hub: %w", name, err)
 	}
 	return m, err
@@ -127,19 +135,4 @@ func (o *modelOptions) locate(path string, env *environment, log *slog.Logger) (
 	}
 	log.Info("the model is in the cache of the hub", "model", m.Reference.String(), "commit", m.Commit, "path", m.Path())
 	return m.Path(), nil
-}
-
-// inCache is locate for a command that only looks at a model: nothing is downloaded for it, and
-// the hub is asked nothing.
-func (o *modelOptions) inCache(path string, env *environment) (string, error) {
-	log, err := newLog(env.errOut, "warn")
-	if err != nil {
-		return "", err
-	}
-	o.hub.offline = true
-	path, err = o.locate(path, env, log)
-	if errors.Is(err, hub.ErrOffline) {
-		err = fmt.Errorf("the model is not whole in the cache of the hub on this machine, and nothing is downloaded to look at it: weir pull does that (%w)", err)
-	}
-	return path, err
 }

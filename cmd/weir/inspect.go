@@ -15,7 +15,7 @@ import (
 
 const inspectAbout = `Prints what a model is and what it needs: architecture, parameters, types of the weights by kind of layer, context, memory for the weights and for keys and values, chat template, tokenizer, special tokens, and the formats of reasoning and of tool calls that its template shows. Flags of weir serve that change the types of weights are taken, so that the memory is what the server would take with them.
 
-Only headers are read, never weights. The exit status is 1 if weir serve would refuse the model: the last part of the table, "unsupported", says why. A model of an architecture that weir does not know is described as far as its files tell.`
+Only headers are read, never weights. Of a model of the hub that is not on this machine they are read from the hub, and nothing is kept. The exit status is 1 if weir serve would refuse the model: the last part of the table, "unsupported", says why. A model of an architecture that weir does not know is described as far as its files tell.`
 
 // inspectOptions are the flags of weir inspect.
 type inspectOptions struct {
@@ -32,10 +32,7 @@ func setupInspect(f *flagSet, env *environment) action {
 		if err != nil {
 			return err
 		}
-		if dir, err = o.model.inCache(dir, env); err != nil {
-			return err
-		}
-		x, err := o.inspect(dir)
+		x, err := o.inspectNamed(dir, env)
 		if err != nil {
 			return err
 		}
@@ -46,8 +43,9 @@ func setupInspect(f *flagSet, env *environment) action {
 func (o *inspectOptions) bind(f *flagSet) {
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	f.group("Model")
-	f.StringVar(&o.model.tokenizer, "tokenizer", "", "`folder` with the tokenizer, tokenizer_config.json and chat template to use (default: the model's folder)")
+	f.StringVar(&o.model.tokenizer, "tokenizer", "", "`folder` with the tokenizer, tokenizer_config.json and chat template to use, or the name of a model on the hub that has them (default: the model's folder)")
 	f.StringVar(&o.model.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own, or the text of one")
+	o.model.hub.bind(f)
 	o.model.generationConfig, o.model.contentFormat, o.model.reasoningParser, o.model.responseRole = "auto", "auto", "auto", "assistant"
 	f.group("Types")
 	o.bindTypes(f)

@@ -96,7 +96,11 @@ func (p *pullProgress) note() {
 	if p.log != nil {
 		return
 	}
-	fmt.Fprintf(p.out, "%s %s (%d of %d), %s of %s", doing(l), l.File, l.Number, l.Files, decimal(l.Done), decimal(l.Total))
+	number := ""
+	if !l.Check { // what is checked is not counted
+		number = fmt.Sprintf(" (%d of %d)", l.Number, l.Files)
+	}
+	fmt.Fprintf(p.out, "%s %s%s, %s of %s", doing(l), l.File, number, decimal(l.Done), decimal(l.Total))
 	if left > 0 {
 		fmt.Fprintf(p.out, ", %s/s, %v left", decimal(int64(rate)), left)
 	}

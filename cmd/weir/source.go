@@ -18,6 +18,7 @@ import (
 	"weir/models"
 	"weir/server/openai"
 	"weir/tokenizer"
+	"weir/weights/gguf"
 )
 
 // A source is a model whose configuration, tensor headers, vocabulary and templates
@@ -68,6 +69,9 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 func (s *source) openVocabulary(o *modelOptions) (from string, err error) {
 	switch f := s.network.GGUF(); {
 	case o.tokenizer != "" && !isFolder(o.tokenizer):
+		if is, err := gguf.Is(o.tokenizer); err == nil && is {
+			return "", fmt.Errorf("--tokenizer %s is a GGUF file, whose tokenizer serves its own model alone: give a folder with a tokenizer.json or another form of a tokenizer, or a name on the hub", o.tokenizer)
+		}
 		return "", fmt.Errorf("--tokenizer %s is not a folder with a tokenizer", o.tokenizer)
 	case o.tokenizer != "":
 		s.texts = plainfile.Dir(o.tokenizer)

@@ -146,6 +146,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"internal/tilecache": {
+		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
 	"internal/form": {

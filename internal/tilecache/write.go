@@ -42,7 +42,7 @@ func (c *Cache) write() (size int64, err error) {
 		return 0, err
 	}
 	if err := c.writeTo(f); err != nil {
-		return 0, fmt.Errorf("%s: %w", f.Name(), err)
+		return 0, err
 	}
 	read()
 	if err := f.Sync(); err != nil {
@@ -134,7 +134,8 @@ func (c *Cache) removeLeftovers() {
 	}
 }
 
-// makeRoom removes the files that were used longest ago, until one of this size fits.
+// makeRoom removes the files that were used longest ago, until one of this size fits. It removes none
+// if all of them together are not enough: the disk is full of something else then.
 func (c *Cache) makeRoom(size int64) error {
 	if size > c.cfg.Limit {
 		return fmt.Errorf("they take %d MiB, and the cache may have %d MiB", size>>20, c.cfg.Limit>>20)
@@ -145,13 +146,16 @@ func (c *Cache) makeRoom(size int64) error {
 		used time.Time
 	}
 	var files []old
-	total := size
+	total, others := size, int64(0)
 	paths, _ := filepath.Glob(filepath.Join(c.cfg.Dir, "*"+ending))
 	for _, path := range paths {
 		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && path != c.path {
 			files = append(files, old{path, info.Size(), info.ModTime()})
-			total += info.Size()
+			total, others = total+info.Size(), others+info.Size()
 		}
+	}
+	if err := c.fits(size - others); err != nil {
+		return c.fits(size)
 	}
 	slices.SortFunc(files, func(a, b old) int { return a.used.Compare(b.used) })
 	for _, f := range files {

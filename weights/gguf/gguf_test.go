@@ -383,6 +383,35 @@ func TestOtherFiles(t *testing.T) {
 	}
 }
 
+// TestPlaces: from the header alone, the places of tensors are those where Open finds them; of fewer
+// bytes it says that more are needed.
+func TestPlaces(t *testing.T) {
+	b := small().Bytes()
+	h, err := parse("x", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := false
+	for n := 4; n < len(b); n++ {
+		places, needed, err := Places(b[:n])
+		if err != nil || (len(places) > 0) != (needed <= int64(n)) || whole && places == nil {
+			t.Errorf("%d bytes: %v, %d needed, %v", n, places, needed, err)
+		}
+		whole = places != nil
+		for i, p := range places {
+			if x := h.tensors[i]; p.Name != x.Name || &b[p.From] != &x.Data[0] || p.To-p.From != int64(len(x.Data)) {
+				t.Errorf("%+v is not where %s is", p, x.Name)
+			}
+		}
+	}
+	if !whole {
+		t.Error("the header takes the whole file")
+	}
+	if _, _, err := Places([]byte("GGML....")); !errors.Is(err, ErrNotGGUF) {
+		t.Error(err)
+	}
+}
+
 // FuzzParse: no bytes lead to a panic, and tensors lie apart and within the file.
 func FuzzParse(f *testing.F) {
 	f.Add(small().Bytes())
@@ -392,7 +421,11 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		places, _, wrong := Places(b)
 		h, err := parse("x", b)
+		if err == nil && (wrong != nil || len(places) != len(h.tensors)) {
+			t.Errorf("%d places of %d tensors, %v", len(places), len(h.tensors), wrong)
+		}
 		if err != nil {
 			return
 		}

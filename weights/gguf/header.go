@@ -42,8 +42,9 @@ func Magic(first []byte) bool { return len(first) >= len(magic) && string(first[
 
 // header is what the header of one file says.
 type header struct {
-	metadata Metadata
-	tensors  []weights.Tensor // in the order of the file
+	metadata  Metadata
+	alignment uint64
+	tensors   []weights.Tensor // in the order of the file
 }
 
 // parse reads the header of a file of this name. Data of tensors, and values of metadata, are
@@ -63,6 +64,28 @@ func parse(name string, file []byte) (*header, error) {
 	return nil, fmt.Errorf("%w: %s: %w", weights.ErrDamaged, name, err)
 }
 
+// Places reads where the tensors of a file are, of which begin are the first bytes. If these are too
+// few, which a damaged length can also seem to be, there are no places, and needed is more than
+// their number. Places are not compared with the size of the file, nor with each other: Open does
+// that.
+func Places(begin []byte) (places []weights.Place, needed int64, err error) {
+	r := reader{file: begin}
+	h, entries, start, err := r.describe()
+	switch {
+	case r.short:
+		return nil, 4 * int64(len(begin)), nil
+	case err != nil:
+		return nil, 0, err
+	}
+	for _, e := range entries {
+		if e.begin <= math.MaxInt64/4 && e.bytes <= math.MaxInt64/4 {
+			from := int64(start + e.begin)
+			places = append(places, weights.Place{Name: h.tensors[e.place].Name, From: from, To: from + int64(e.bytes)})
+		}
+	}
+	return places, int64(r.at), nil
+}
+
 // unsupportedError is what parse makes an ErrUnsupported of.
 type unsupportedError struct{ text string }
 
@@ -75,9 +98,10 @@ func unsupported(format string, args ...any) error {
 // reader reads a file from its beginning. Once it has failed, or there are too few bytes, all
 // that it reads is 0.
 type reader struct {
-	file []byte
-	at   int
-	err  error
+	file  []byte
+	at    int
+	err   error
+	short bool // err is that there are too few bytes
 }
 
 func (r *reader) fail(err error) {
@@ -92,6 +116,7 @@ func (r *reader) take(n uint64) []byte {
 		return nil
 	}
 	if n > uint64(len(r.file)-r.at) {
+		r.short = true
 		r.fail(fmt.Errorf("%d bytes are needed at byte %d, but only %d follow: the file is truncated or damaged", n, r.at, len(r.file)-r.at))
 		return nil
 	}
@@ -134,41 +159,60 @@ func (r *reader) name(what string) string {
 	return string(b)
 }
 
+// header reads a header, and compares the places of the tensors with the bytes that are there.
 func (r *reader) header() (*header, error) {
+	h, entries, start, err := r.describe()
+	switch {
+	case err != nil:
+		return nil, err
+	case len(entries) == 0:
+		return h, nil
+	case start > uint64(len(r.file)):
+		return nil, fmt.Errorf("the file ends at byte %d, before its data: it is truncated", len(r.file))
+	}
+	return h, h.place(entries, r.file[start:])
+}
+
+// describe reads a header, whose tensors have no Data yet. start is where the data begins, to which
+// the entries refer.
+func (r *reader) describe() (h *header, entries []entry, start uint64, err error) {
 	if !Magic(r.file) {
-		return nil, ErrNotGGUF
+		return nil, nil, 0, ErrNotGGUF
 	}
 	r.at = len(magic)
 	version := r.uint32()
 	switch {
 	case r.err != nil:
-		return nil, r.err
+		return nil, nil, 0, r.err
 	case version&0xffff == 0 && version != 0:
-		return nil, unsupported("the file is big-endian (version %d in that order of bytes); only little-endian files are read", bits.ReverseBytes32(version))
+		return nil, nil, 0, unsupported("the file is big-endian (version %d in that order of bytes); only little-endian files are read", bits.ReverseBytes32(version))
 	case version == 1:
-		return nil, unsupported("GGUF version 1 is not read, which was in use for some weeks of 2023 (supported: 2, 3)")
+		return nil, nil, 0, unsupported("GGUF version 1 is not read, which was in use for some weeks of 2023 (supported: 2, 3)")
 	case version != 2 && version != 3:
-		return nil, unsupported("GGUF version %d (supported: 2, 3)", version)
+		return nil, nil, 0, unsupported("GGUF version %d (supported: 2, 3)", version)
 	}
 	tensors, keys := r.uint64(), r.uint64()
 	switch {
 	case r.err != nil:
-		return nil, r.err
+		return nil, nil, 0, r.err
 	case keys > maxKeys:
-		return nil, fmt.Errorf("the header claims %d keys, more than the %d allowed", keys, maxKeys)
+		return nil, nil, 0, fmt.Errorf("the header claims %d keys, more than the %d allowed", keys, maxKeys)
 	case tensors > maxTensors:
-		return nil, fmt.Errorf("the header claims %d tensors, more than the %d allowed", tensors, maxTensors)
+		return nil, nil, 0, fmt.Errorf("the header claims %d tensors, more than the %d allowed", tensors, maxTensors)
 	}
-	h := &header{metadata: Metadata{values: map[string]Value{}}}
+	h = &header{metadata: Metadata{values: map[string]Value{}}}
 	for i := range int(keys) {
 		if err := r.key(i, &h.metadata); err != nil {
-			return nil, err
+			return nil, nil, 0, err
 		}
 	}
-	if err := r.tensors(int(tensors), h); err != nil {
-		return nil, err
+	if h.alignment, err = h.readAlignment(); err != nil {
+		return nil, nil, 0, err
 	}
-	return h, nil
+	if entries, err = r.tensors(int(tensors), h); err != nil {
+		return nil, nil, 0, err
+	}
+	return h, entries, pad(uint64(r.at), h.alignment), nil
 }
 
 // key reads a key with its value.
@@ -228,6 +272,7 @@ func (r *reader) array(depth int) Value {
 		least = 8
 	}
 	if left := uint64(len(r.file) - r.at); n > left/least {
+		r.short = true
 		r.fail(fmt.Errorf("an array of %d %s needs more than the %d bytes that follow: the file is truncated or damaged", n, v.Elem, left))
 		return v
 	}
@@ -258,38 +303,25 @@ type entry struct {
 	begin, bytes uint64
 }
 
-// tensors reads the n tensors that the header describes, and compares their places with the bytes
-// that are there.
-func (r *reader) tensors(n int, h *header) error {
-	alignment, err := h.alignment()
-	if err != nil {
-		return err
-	}
+// tensors reads the n tensors that the header describes.
+func (r *reader) tensors(n int, h *header) (entries []entry, err error) {
 	seen := map[string]bool{}
-	var entries []entry
 	for i := range n {
-		e, t, err := r.tensor(i, alignment)
+		e, t, err := r.tensor(i, h.alignment)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if seen[t.Name] {
-			return fmt.Errorf("the tensor %.200q is given twice", t.Name)
+			return nil, fmt.Errorf("the tensor %.200q is given twice", t.Name)
 		}
 		seen[t.Name] = true
 		entries = append(entries, e)
 		h.tensors = append(h.tensors, t)
 	}
-	if n == 0 {
-		return nil
-	}
-	start := pad(uint64(r.at), alignment)
-	if start > uint64(len(r.file)) {
-		return fmt.Errorf("the file ends at byte %d, before its data: it is truncated", len(r.file))
-	}
-	return h.place(entries, r.file[start:], alignment)
+	return entries, nil
 }
 
-func (h *header) alignment() (uint64, error) {
+func (h *header) readAlignment() (uint64, error) {
 	v, ok := h.metadata.values[alignmentKey]
 	if !ok {
 		return defaultAlignment, nil
@@ -370,7 +402,7 @@ func size(d weights.DType, shape []uint64) (uint64, error) {
 }
 
 // place gives each tensor its bytes.
-func (h *header) place(entries []entry, data []byte, alignment uint64) error {
+func (h *header) place(entries []entry, data []byte) error {
 	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.begin, b.begin) })
 	end := uint64(0) // of the tensors so far
 	for i, e := range entries {
@@ -379,7 +411,7 @@ func (h *header) place(entries []entry, data []byte, alignment uint64) error {
 			return fmt.Errorf("the tensor %.200q takes %d bytes from byte %d of the data on, which ends at %d: the file is truncated or damaged", e.name, e.bytes, e.begin, len(data))
 		case e.begin < end:
 			return fmt.Errorf("the tensor %.200q, which takes %d bytes from byte %d of the data on, overlaps the tensor %.200q", e.name, e.bytes, e.begin, entries[i-1].name)
-		case e.begin != pad(end, alignment):
+		case e.begin != pad(end, h.alignment):
 			return fmt.Errorf("bytes [%d, %d) of the data, before the tensor %.200q, belong to no tensor", end, e.begin, e.name)
 		}
 		end = e.begin + e.bytes
