@@ -293,7 +293,8 @@ func shardFile(v jsontext.Value) (string, error) {
 		return "", err
 	}
 	file := v.Text()
-	if file == "." || strings.ContainsAny(file, `/\`) || !filepath.IsLocal(file) {
+	const longest = 255 // bytes of a name, on all file systems in use
+	if file == "." || len(file) > longest || strings.ContainsAny(file, "/\\\x00") || !filepath.IsLocal(file) {
 		return "", fmt.Errorf("%.200q is not the name of a file beside the index", file)
 	}
 	return file, nil
