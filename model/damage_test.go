@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -126,6 +127,20 @@ func TestErrorsNameTheFile(t *testing.T) {
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+	config := filepath.Join(dir, "config.json")
+	good, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, regexp.MustCompile(`"vocab_size": \d+`).ReplaceAll(good, []byte(`"vocab_size": 50`)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = model.Open(dir); !errors.Is(err, model.ErrMismatch) || !strings.HasPrefix(err.Error(), dir+": ") {
+		t.Errorf("another vocabulary: %v", err)
+	}
+	if err := os.WriteFile(config, good, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	shard := filepath.Join(dir, "model-00002-of-00002.safetensors")
 	if err := os.Truncate(shard, 5000); err != nil {

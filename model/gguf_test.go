@@ -236,7 +236,7 @@ func TestGGUFRefused(t *testing.T) {
 		{setKey("llama.attention.value_length", uint32(8)), model.ErrUnsupported, "the key llama.attention.value_length is 8 (supported: the head size, which is 4)"},
 		{setKey("llama.rope.dimension_count", uint32(2)), model.ErrUnsupported, "the key llama.rope.dimension_count is 2 (supported: the head size, which is 4)"},
 		{setKey("llama.rope.freq_base", float32(0)), model.ErrConfig, "llama.rope.freq_base 0 is not above 1"},
-		{setKey("llama.rope.scaling.type", "longrope"), model.ErrConfig, `the factor of rope type "longrope" is 0 or missing`},
+		{setKey("llama.rope.scaling.type", "longrope"), model.ErrUnsupported, "llama.rope.scaling.type longrope in"},
 		{func(g *testkit.GGUF) {
 			g.Set("llama.rope.scaling.type", "longrope")
 			g.Set("llama.rope.scaling.factor", float32(4))

@@ -21,7 +21,7 @@ import (
 )
 
 // ErrMismatch says that a checkpoint's tensors are not those its config asks for.
-var ErrMismatch = errors.New("model: the checkpoint does not match its config.json")
+var ErrMismatch = errors.New("model: the tensors do not match the configuration")
 
 // Model is an opened checkpoint: its config is supported, and all tensors that the
 // network needs are there in the right shapes. No weights have been read. Several runners,
@@ -113,6 +113,9 @@ func open(dir string, fsys fs.FS, checkpoint func() (*weights.Checkpoint, error)
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	if m.checkpoint, m.digest, err = m.logical(stored); err != nil {
+		if dir != "" {
+			err = fmt.Errorf("%s: %w", dir, err)
+		}
 		return nil, err
 	}
 	return &m, nil

@@ -3,6 +3,8 @@ package model
 import (
 	"cmp"
 	"math"
+	"slices"
+	"strings"
 
 	"weir/internal/jsontext"
 )
@@ -41,7 +43,7 @@ type ropeParameters struct {
 	SlidingAttention jsontext.RawMessage `json:"sliding_attention"`
 }
 
-const ropeTypes = "default, linear, llama3, yarn"
+var ropeTypes = []string{"default", "linear", "llama3", "yarn"}
 
 // parameters resolves the spellings as transformers does (modeling_rope_utils.py,
 // convert_rope_params_to_dict).
@@ -89,6 +91,9 @@ func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
 	if kind == "yarn" && p.Factor == nil {
 		factor = float64(maxPositions) / original
 	}
+	if !slices.Contains(ropeTypes, kind) {
+		return Rope{}, 0, r.from.unsupported("rope type", kind, strings.Join(ropeTypes, ", "))
+	}
 	if kind != "default" && !(factor >= 1 && factor <= maxSize) {
 		return Rope{}, 0, r.from.bad("the factor of rope type %q is %v or missing, not in [1, %d]", kind, factor, maxSize)
 	}
@@ -110,8 +115,6 @@ func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
 			return Rope{}, 0, err
 		}
 		maxPositions = max(maxPositions, min(maxSize, int(factor*original)))
-	default:
-		return Rope{}, 0, r.from.unsupported("rope type", kind, ropeTypes)
 	}
 	return rope, maxPositions, nil
 }

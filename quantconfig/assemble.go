@@ -24,7 +24,9 @@ type scheme interface {
 // Assemble makes the tensors of a network out of the stored ones: each quantised matrix becomes
 // one tensor with Packed, tensors that change nothing are left out, and all others stay as they
 // are. needed reports whether the network has a tensor of this name. Some data is read, so the
-// caller defers Checkpoint.CatchFault.
+// caller defers Checkpoint.CatchFault. An error names the tensor or the module, and wraps
+// ErrMismatch if the stored tensors are not those that the configuration asks for, else ErrConfig
+// or ErrUnsupported.
 func (c *Config) Assemble(stored *weights.Checkpoint, matrices []Matrix, needed func(name string) bool) ([]weights.Tensor, error) {
 	taken := map[string]bool{}
 	var out []weights.Tensor

@@ -61,7 +61,8 @@ func Methods() []string {
 	return names
 }
 
-// Parse reads a quantization_config, or the content of one of Files. The text is valid JSON.
+// Parse reads a quantization_config, or the content of one of Files. The text is valid JSON. An
+// error wraps ErrConfig or ErrUnsupported, and does not name the file.
 func Parse(v jsontext.Value) (*Config, error) {
 	if v.Kind() != jsontext.Object {
 		return nil, badConfig("it is %.60s, not an object", v)

@@ -3,7 +3,7 @@
 // are quantised at all.
 //
 //	c, err := quantconfig.Parse(value)              // of config.json, or of a file of its own
-//	tensors, err := c.Assemble(checkpoint, network) // each matrix is one tensor, with Packed
+//	tensors, err := c.Assemble(checkpoint, matrices, needed) // each matrix is one tensor, with Packed
 //
 // Assemble reads no weights, only what decides how they are read: the groups of columns that
 // GPTQ orders by activations, and single factors of NVFP4. The numbers themselves are package

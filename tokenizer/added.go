@@ -61,7 +61,7 @@ func (s *addedSet) add(pattern string, tok addedToken) error {
 		at = child
 	}
 	if old := s.nodes[at].token; old >= 0 {
-		return fmt.Errorf("%w: added tokens %q and %q are the same text", ErrInvalid, s.tokens[old].Content, tok.Content)
+		return fmt.Errorf("%w: added tokens %.200q and %.200q are the same text", ErrInvalid, s.tokens[old].Content, tok.Content)
 	}
 	s.nodes[at].token = int32(len(s.tokens))
 	s.tokens = append(s.tokens, tok)

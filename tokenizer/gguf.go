@@ -158,7 +158,7 @@ func (g *ggufFile) readModel() error {
 	case "bert":
 		return g.wordPiece()
 	}
-	return fmt.Errorf("%w: tokenizer.ggml.model %q; gpt2, llama, gemma4, t5 and bert are", ErrUnsupported, kind)
+	return fmt.Errorf("%w: tokenizer.ggml.model %.200q; gpt2, llama, gemma4, t5 and bert are", ErrUnsupported, kind)
 }
 
 func sequence(kind string, list ...component) *component {
@@ -183,7 +183,7 @@ func replaceText(from, to string) component {
 func (g *ggufFile) byteBPE(pre string) error {
 	cut, ok := wordCuts[pre]
 	if !ok {
-		return fmt.Errorf("%w: tokenizer.ggml.pre %q: it is not known how such a vocabulary cuts a text into words", ErrUnsupported, pre)
+		return fmt.Errorf("%w: tokenizer.ggml.pre %.200q: it is not known how such a vocabulary cuts a text into words", ErrUnsupported, pre)
 	}
 	var list []component
 	for _, p := range cut.patterns {
@@ -397,6 +397,10 @@ func (g *ggufFile) readSpecial() error {
 	} {
 		id, ok := g.meta.Int("tokenizer.ggml." + s.key)
 		if !ok {
+			continue
+		}
+		if s.id == &i.PAD {
+			*s.id = g.inRange(id) // texts are never padded, and some converters write an id that is none
 			continue
 		}
 		if g.inRange(id) < 0 {

@@ -221,6 +221,28 @@ func TestGGUFRefuses(t *testing.T) {
 	}
 }
 
+// TestGGUFPadding: a padding token that does not exist is passed over, as in llama.cpp.
+func TestGGUFPadding(t *testing.T) {
+	for id, want := range map[int64]int32{1: 1, 2: -1, 1<<32 - 1: -1, -1: -1} {
+		_, info, err := FromGGUF(ggufMeta{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": []any{"a", "b"},
+			"tokenizer.ggml.merges": []any{}, "tokenizer.ggml.padding_token_id": id})
+		if err != nil || info.PAD != want {
+			t.Errorf("%d: %+v, %v", id, info, err)
+		}
+	}
+}
+
+// TestGGUFRefusesInShort: see TestLoadRefusesInShort.
+func TestGGUFRefusesInShort(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for _, key := range []string{"tokenizer.ggml.model", "tokenizer.ggml.pre"} {
+		_, _, err := FromGGUF(ggufMeta{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": []any{"a"}, "tokenizer.ggml.merges": []any{}, key: long})
+		if err == nil || len(err.Error()) > 1000 {
+			t.Errorf("%s: %.1200v", key, err)
+		}
+	}
+}
+
 func with(meta, change ggufMeta) ggufMeta {
 	meta = maps.Clone(meta)
 	maps.Copy(meta, change)

@@ -387,11 +387,11 @@ func (t *Tokenizer) loadModelOptions(f *file) error {
 	}
 	switch {
 	case f.Version != "" && f.Version != "1.0":
-		return fmt.Errorf("%w: tokenizer.json version %q", ErrUnsupported, f.Version)
+		return fmt.Errorf("%w: tokenizer.json version %.200q", ErrUnsupported, f.Version)
 	case f.vocab == nil:
 		return fmt.Errorf("%w: the model has no vocab", ErrInvalid)
 	case (m.Type == "Unigram") != (f.pieceScores != nil):
-		return fmt.Errorf("%w: the vocab of model %q is of the wrong kind", ErrInvalid, m.Type)
+		return fmt.Errorf("%w: the vocab of model %.200q is of the wrong kind", ErrInvalid, m.Type)
 	}
 	switch m.Type {
 	case "BPE":
@@ -400,7 +400,7 @@ func (t *Tokenizer) loadModelOptions(f *file) error {
 	case "Unigram", "WordPiece", "WordLevel":
 		return nil
 	}
-	return fmt.Errorf("%w: model %q; BPE, Unigram, WordPiece and WordLevel are", ErrUnsupported, m.Type)
+	return fmt.Errorf("%w: model %.200q; BPE, Unigram, WordPiece and WordLevel are", ErrUnsupported, m.Type)
 }
 
 func (f *file) checkBPE() error {
@@ -422,7 +422,7 @@ func (f *file) checkBPE() error {
 func (t *Tokenizer) loadModel(f *file) error {
 	m := &f.Model
 	if t.byteLevel && m.Type != "BPE" {
-		return fmt.Errorf("%w: the pre-tokenizer ByteLevel with model %q", ErrUnsupported, m.Type)
+		return fmt.Errorf("%w: the pre-tokenizer ByteLevel with model %.200q", ErrUnsupported, m.Type)
 	}
 	switch m.Type {
 	case "Unigram":

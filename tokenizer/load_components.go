@@ -13,7 +13,7 @@ func unsupported(kind string, c *component, format string, args ...any) error {
 	if detail != "" {
 		detail = ": " + detail
 	}
-	return fmt.Errorf("%w: %s %q%s", ErrUnsupported, kind, c.Type, detail)
+	return fmt.Errorf("%w: %s %.200q%s", ErrUnsupported, kind, c.Type, detail)
 }
 
 // flatten appends c to dst. A Sequence is replaced by what it holds, at any depth.
@@ -85,7 +85,7 @@ func (c *component) stage() (st stage, err error) {
 		}
 		b, ok := behaviours[c.Behavior]
 		if !ok {
-			return st, unsupported("pre-tokenizer", c, "behavior %q", c.Behavior)
+			return st, unsupported("pre-tokenizer", c, "behavior %.200q", c.Behavior)
 		}
 		st.split = &splitter{m, b, c.Invert}
 	case "Metaspace":
@@ -113,12 +113,12 @@ func (c *component) splitter() (*splitter, error) {
 	case "Punctuation":
 		b, ok := behaviours[cmp.Or(c.Behavior, "Isolated")]
 		if !ok {
-			return nil, unsupported("pre-tokenizer", c, "behavior %q", c.Behavior)
+			return nil, unsupported("pre-tokenizer", c, "behavior %.200q", c.Behavior)
 		}
 		return &splitter{punctuation, b, false}, nil
 	case "CharDelimiterSplit":
 		if utf8.RuneCountInString(c.Delimiter) != 1 {
-			return nil, unsupported("pre-tokenizer", c, "delimiter %q", c.Delimiter)
+			return nil, unsupported("pre-tokenizer", c, "delimiter %.200q", c.Delimiter)
 		}
 		return &splitter{literal(c.Delimiter), removed, false}, nil
 	case "FixedLength":
@@ -145,7 +145,7 @@ func splitPattern(c *component) (matcher, error) {
 	}
 	if m := knownPattern(*c.Pattern.Regex); m != nil {
 		if _, between := m.(digitSplits); between && (c.Behavior != "Isolated" || c.Invert) {
-			return nil, unsupported("pre-tokenizer", c, "behavior %q of a pattern that matches between characters", c.Behavior)
+			return nil, unsupported("pre-tokenizer", c, "behavior %.200q of a pattern that matches between characters", c.Behavior)
 		}
 		return m, nil
 	}
@@ -169,7 +169,7 @@ func (c *component) metaspace(kind string) (metaspace, error) {
 	}
 	known := m.scheme == "always" || m.scheme == "first" || m.scheme == "never"
 	if utf8.RuneCountInString(m.mark) != 1 || !known {
-		return m, unsupported(kind, c, "replacement %q, prepend_scheme %q", m.mark, m.scheme)
+		return m, unsupported(kind, c, "replacement %.200q, prepend_scheme %.200q", m.mark, m.scheme)
 	}
 	return m, nil
 }
@@ -215,12 +215,16 @@ func (t *Tokenizer) loadPair(c *component) error {
 			}
 		}
 		if t.vocab.at(id).flags&known == 0 {
-			return fmt.Errorf("%w: %s of the post-processor %q is not a token and its id", ErrInvalid, part.name, c.Type)
+			return fmt.Errorf("%w: %s of the post-processor %.200q is not a token and its id", ErrInvalid, part.name, c.Type)
 		}
 		*part.to = append(*part.to, id)
 	}
 	return nil
 }
+
+// maxAround bounds the tokens that a template puts around each text. Published ones have two or
+// three, and a few bytes of a file can name thousands.
+const maxAround = 1 << 10
 
 // loadTemplate reads a template such as [BOS] $A [EOS]: what is before the text $A is
 // the prefix, what is after it the suffix.
@@ -234,6 +238,9 @@ func (t *Tokenizer) loadTemplate(c *component) error {
 			ids, err := t.templateToken(c, p.SpecialToken.ID)
 			if err != nil {
 				return err
+			}
+			if len(ids) > maxAround-len(t.prefix)-len(t.suffix) {
+				return unsupported("post-processor", c, "a template with more than %d tokens around the text", maxAround)
 			}
 			if texts == 0 {
 				t.prefix = append(t.prefix, ids...)
@@ -254,11 +261,11 @@ func (t *Tokenizer) loadTemplate(c *component) error {
 func (t *Tokenizer) templateToken(c *component, name string) ([]int32, error) {
 	tok, ok := c.SpecialTokens[name]
 	if !ok {
-		return nil, fmt.Errorf("%w: the template's token %q is not listed", ErrInvalid, name)
+		return nil, fmt.Errorf("%w: the template's token %.200q is not listed", ErrInvalid, name)
 	}
 	for _, id := range tok.IDs {
 		if t.vocab.at(id).flags&known == 0 {
-			return nil, fmt.Errorf("%w: the template's token %q has the unknown id %d", ErrInvalid, name, id)
+			return nil, fmt.Errorf("%w: the template's token %.200q has the unknown id %d", ErrInvalid, name, id)
 		}
 	}
 	return tok.IDs, nil

@@ -17,7 +17,7 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 	}
 	for _, a := range f.AddedTokens {
 		if a.ID < 0 || a.ID >= maxIDs {
-			return fmt.Errorf("%w: added token %q has id %d", ErrUnsupported, a.Content, a.ID)
+			return fmt.Errorf("%w: added token %.200q has id %d", ErrUnsupported, a.Content, a.ID)
 		}
 		size = max(size, int(a.ID)+1)
 	}
@@ -31,7 +31,7 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 	for _, it := range f.vocab {
 		e := &v.entries[it.id]
 		if e.flags != 0 {
-			return fmt.Errorf("%w: tokens %q and %q both have id %d", ErrInvalid, e.spelled, spell[it.start:it.end], it.id)
+			return fmt.Errorf("%w: tokens %.200q and %.200q both have id %d", ErrInvalid, e.spelled, spell[it.start:it.end], it.id)
 		}
 		e.spelled, e.flags = spell[it.start:it.end], known
 		if text = t.decoding.setText(e, text, e.spelled); len(text) > 16*len(spell)+1<<20 {
@@ -48,7 +48,7 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 		}
 		e := &v.entries[a.ID]
 		if e.flags != 0 && e.spelled != a.Content {
-			return fmt.Errorf("%w: tokens %q and %q both have id %d", ErrInvalid, e.spelled, a.Content, a.ID)
+			return fmt.Errorf("%w: tokens %.200q and %.200q both have id %d", ErrInvalid, e.spelled, a.Content, a.ID)
 		}
 		e.spelled = a.Content
 		e.flags |= known | added
@@ -87,7 +87,7 @@ func (t *Tokenizer) indexVocabulary(f *file) error {
 		}
 		n := len(ids)
 		if ids[key] = it.id; len(ids) == n {
-			return fmt.Errorf("%w: token %q is listed twice", ErrInvalid, e.spelled)
+			return fmt.Errorf("%w: token %.200q is listed twice", ErrInvalid, e.spelled)
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func (t *Tokenizer) loadSymbols(f *file) error {
 	if unknown := t.lacksBytes || !t.byteLevel && !m.ByteFallback; unknown && m.UnkToken != nil {
 		id, ok := t.ID(*m.UnkToken)
 		if !ok {
-			return fmt.Errorf("%w: unk_token %q is not in the vocabulary", ErrInvalid, *m.UnkToken)
+			return fmt.Errorf("%w: unk_token %.200q is not in the vocabulary", ErrInvalid, *m.UnkToken)
 		}
 		t.unknown.id = id
 	}
@@ -213,7 +213,7 @@ func (m *mergeReader) read(v jsontext.Value) (left, right []byte, err error) {
 		}
 		left, right, ok := bytes.Cut(m.left, []byte{' '})
 		if !ok || bytes.IndexByte(right, ' ') >= 0 {
-			return nil, nil, fmt.Errorf("%w: merge %q is not two tokens", ErrInvalid, m.left)
+			return nil, nil, fmt.Errorf("%w: merge %.200q is not two tokens", ErrInvalid, m.left)
 		}
 		return left, right, nil
 	case jsontext.Array:
@@ -269,13 +269,13 @@ func (t *Tokenizer) addMerge(left, right []byte) error {
 	idB, okB := ids[string(joined[a:b])]
 	id, ok := ids[string(joined)]
 	if !ok || !okA || !okB {
-		return fmt.Errorf("%w: merge of %q and %q: not all three are in the vocabulary", ErrInvalid, left, right)
+		return fmt.Errorf("%w: merge of %.200q and %.200q: not all three are in the vocabulary", ErrInvalid, left, right)
 	}
 	// A symbol whose text is not its spelling must not merge, because words are cut, and
 	// merges are looked up, by text.
 	for _, part := range []int32{idA, idB} {
 		if _, isByte := byteToken(t.vocab.entries[part].spelled); t.chars.fallback && isByte || part == t.unknown.id {
-			return fmt.Errorf("%w: a merge of the token %q", ErrUnsupported, t.vocab.entries[part].spelled)
+			return fmt.Errorf("%w: a merge of the token %.200q", ErrUnsupported, t.vocab.entries[part].spelled)
 		}
 	}
 	m.add(idA, idB, id)
@@ -317,7 +317,7 @@ func (t *Tokenizer) loadAddedTokens(f *file) error {
 		}
 		if old, ok := seen[a.Content]; ok {
 			if old != a {
-				return fmt.Errorf("%w: added token %q is listed twice", ErrInvalid, a.Content)
+				return fmt.Errorf("%w: added token %.200q is listed twice", ErrInvalid, a.Content)
 			}
 			continue
 		}
@@ -328,7 +328,7 @@ func (t *Tokenizer) loadAddedTokens(f *file) error {
 			next++
 		}
 		if want != a.ID && !f.anyIDs {
-			return fmt.Errorf("%w: added token %q has id %d, by its place it would be %d", ErrInvalid, a.Content, a.ID, want)
+			return fmt.Errorf("%w: added token %.200q has id %d, by its place it would be %d", ErrInvalid, a.Content, a.ID, want)
 		}
 		set := &t.rawAdded
 		if a.Normalized {
@@ -339,7 +339,7 @@ func (t *Tokenizer) loadAddedTokens(f *file) error {
 		}
 		pattern := t.pattern(&a)
 		if pattern == "" {
-			return fmt.Errorf("%w: added token %q is nothing after normalization", ErrInvalid, a.Content)
+			return fmt.Errorf("%w: added token %.200q is nothing after normalization", ErrInvalid, a.Content)
 		}
 		if err := (*set).add(pattern, a); err != nil {
 			return err

@@ -80,6 +80,8 @@ func TestLoadRefusesByName(t *testing.T) {
 		"template without text": {tinyBytes(object{"post_processor": object{"type": "TemplateProcessing", "single": []any{}}}), ErrUnsupported, "0 times"},
 		"template token": {tinyBytes(object{"post_processor": object{"type": "TemplateProcessing",
 			"single": []any{object{"SpecialToken": object{"id": "<s>"}}}}}), ErrInvalid, `"<s>"`},
+		"long template": {tinyBytes(object{"post_processor": object{"type": "TemplateProcessing", "single": []any{object{"Sequence": object{"id": "A"}},
+			object{"SpecialToken": object{"id": "a"}}}, "special_tokens": object{"a": object{"ids": make([]int, 1025)}}}}), ErrUnsupported, "more than 1024 tokens around the text"},
 		"ByteLevel mismatch": {withDecoder(typed("ByteLevel")), ErrUnsupported, "without the other"},
 		"no unknown":         {withModel(tinyChars(nil), object{"byte_fallback": false, "unk_token": nil}), ErrUnsupported, "unk_token"},
 		"unknown unknown":    {withModel(tinyChars(nil), object{"byte_fallback": false, "unk_token": "?"}), ErrInvalid, `"?"`},
@@ -103,6 +105,30 @@ func TestLoadRefusesByName(t *testing.T) {
 				t.Errorf("got %v, want %v that says %q", err, c.kind, c.say)
 			}
 		})
+	}
+}
+
+// TestLoadRefusesInShort: names in a file may be long, and sentences about them are not.
+func TestLoadRefusesInShort(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	typed := object{"type": long}
+	for name, file := range map[string]object{
+		"version":       tinyBytes(object{"version": long}),
+		"model":         {"model": object{"type": long, "vocab": object{"a": 0}}},
+		"normalizer":    tinyBytes(object{"normalizer": typed}),
+		"pre-tokenizer": tinyBytes(object{"pre_tokenizer": typed}),
+		"decoder":       tinyBytes(object{"decoder": typed}),
+		"behavior":      tinyBytes(object{"pre_tokenizer": object{"type": "Split", "pattern": object{"String": " "}, "behavior": long}}),
+		"regex":         tinyBytes(object{"pre_tokenizer": object{"type": "Split", "pattern": object{"Regex": "(" + long}, "behavior": "Isolated"}}),
+		"repeat":        tinyBytes(object{"pre_tokenizer": object{"type": "Split", "pattern": object{"Regex": "a{" + long + "}"}, "behavior": "Isolated"}}),
+		"merge":         withModel(tinyBytes(nil), object{"merges": []string{long + " " + long}}),
+		"same id":       withModel(tinyBytes(nil), object{"vocab": object{"a" + long: 1, "b" + long: 1}}),
+		"added":         tinyBytes(object{"added_tokens": []any{object{"id": 300, "content": long}}}),
+	} {
+		_, err := Load(marshal(t, file))
+		if err == nil || len(err.Error()) > 1000 {
+			t.Errorf("%s: %.1200v", name, err)
+		}
 	}
 }
 

@@ -177,7 +177,7 @@ func (d *folder) addTokens(f *file) error {
 			}
 		}
 		if id, ok := byName[a.Content]; ok && id != a.ID {
-			return fmt.Errorf("%w: the added token %q has id %d, and %d in the vocabulary", ErrInvalid, a.Content, a.ID, id)
+			return fmt.Errorf("%w: the added token %.200q of tokenizer_config.json or added_tokens.json has id %d, and %d in the vocabulary", ErrInvalid, a.Content, a.ID, id)
 		}
 		f.AddedTokens = append(f.AddedTokens, a)
 	}
@@ -206,7 +206,7 @@ func (d *folder) addedTokens() (list []addedToken, err error) {
 	for key, a := range d.config.Added {
 		id, err := strconv.ParseUint(key, 10, 31)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %q in added_tokens_decoder of tokenizer_config.json is not a token id", ErrInvalid, key)
+			return nil, fmt.Errorf("%w: %.200q in added_tokens_decoder of tokenizer_config.json is not a token id", ErrInvalid, key)
 		}
 		a.ID = int32(id)
 		list, listed[a.Content] = append(list, a), true
@@ -258,7 +258,7 @@ func (d *folder) surround(t *Tokenizer) error {
 		if ok {
 			*part.to = append(*part.to, id)
 		} else if part.asked != nil {
-			return fmt.Errorf("%w: %s of tokenizer_config.json, but there is no token %q", ErrInvalid, part.key, part.name)
+			return fmt.Errorf("%w: %s of tokenizer_config.json, but there is no token %.200q", ErrInvalid, part.key, part.name)
 		}
 	}
 	return nil

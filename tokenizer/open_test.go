@@ -109,6 +109,7 @@ func TestOpenRefuses(t *testing.T) {
 		return append([]byte{1<<3 | 2, byte(len(body))}, body...)
 	}
 	letter := piece([]byte{1<<3 | 2, 1, 'a'})
+	specs := []byte{2<<3 | 2, 0, 3<<3 | 2, 0} // a trainer_spec and a normalizer_spec that say nothing
 	for name, c := range map[string]struct {
 		files map[string][]byte
 		say   string
@@ -119,21 +120,23 @@ func TestOpenRefuses(t *testing.T) {
 		"deep config":           {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(strings.Repeat("[", 1<<16))}, "tokenizer_config.json beside it"},
 		"added id":              {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(`{"added_tokens_decoder":{"x":{"content":"y"}}}`)}, `"x" in added_tokens_decoder`},
 		"added id far away":     {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(`{"added_tokens_decoder":{"1999999":{"content":"yy"}}}`)}, "token ids up to 1999999"},
-		"added id enormous":     {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(`{"added_tokens_decoder":{"2147483647":{"content":"y"}}}`)}, `"y" has id 2147483647`},
-		"added twice":           {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(`{"added_tokens_decoder":{"900":{"content":"<s>"}}}`)}, `"<s>" has id 900, and 1`},
+		"added id enormous":     {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(`{"added_tokens_decoder":{"2147483647":{"content":"y"}}}`)}, `"y" of tokenizer_config.json or added_tokens.json has id 2147483647`},
+		"added twice":           {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(`{"added_tokens_decoder":{"900":{"content":"<s>"}}}`)}, `"<s>" of tokenizer_config.json or added_tokens.json has id 900, and 1`},
 		"added_tokens.json":     {map[string][]byte{"tokenizer.model": spm, "added_tokens.json": text(`{"a":"b"}`)}, "added_tokens.json beside it"},
 		"no BOS":                {map[string][]byte{"tokenizer.model": spm, "tokenizer_config.json": text(`{"add_bos_token":true,"bos_token":"<q>"}`)}, `there is no token "<q>"`},
 		"empty model":           {map[string][]byte{"tokenizer.model": nil}, "without pieces"},
 		"cut model":             {map[string][]byte{"tokenizer.model": spm[:len(spm)-3]}, "cut off or damaged"},
+		"cut behind a piece":    {map[string][]byte{"tokenizer.model": letter}, "the file is cut off"},
+		"cut before its end":    {map[string][]byte{"tokenizer.model": append(slices.Clone(letter), 2<<3|2, 0)}, "the file is cut off"},
 		"long length":           {map[string][]byte{"tokenizer.model": {1<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0x0f}}, "cut off or damaged"},
 		"type of model":         {map[string][]byte{"tokenizer.model": append(slices.Clone(letter), 2<<3|2, 2, 3<<3, 3)}, "model of type 3"},
-		"type of piece":         {map[string][]byte{"tokenizer.model": piece([]byte{1<<3 | 2, 1, 'a', 3 << 3, 9})}, "unknown type 9"},
-		"NaN":                   {map[string][]byte{"tokenizer.model": piece([]byte{1<<3 | 2, 1, 'a', 2<<3 | 5, 0, 0, 0xc0, 0x7f})}, "score of piece 0"},
-		"infinite score":        {map[string][]byte{"tokenizer.model": piece([]byte{1<<3 | 2, 1, 'a', 2<<3 | 5, 0, 0, 0x80, 0x7f})}, "score of token 0"},
-		"pieces twice":          {map[string][]byte{"tokenizer.model": slices.Concat(letter, letter)}, `"a" is listed twice`},
-		"unk_id":                {map[string][]byte{"tokenizer.model": append(slices.Clone(letter), 2<<3|2, 3, 0xc0, 2, 7)}, "unk_id of the model is 7"},
-		"charsmap":              {map[string][]byte{"tokenizer.model": append(slices.Clone(letter), 3<<3|2, 4, 2<<3|2, 2, 1, 2)}, "precompiled_charsmap"},
-		"unused piece":          {map[string][]byte{"tokenizer.model": slices.Concat(piece([]byte{1<<3 | 2, 1, 'a', 3 << 3, 5}), []byte{2<<3 | 2, 2, 3 << 3, 2})}, "piece 0 of a BPE model is unused"},
+		"type of piece":         {map[string][]byte{"tokenizer.model": slices.Concat(piece([]byte{1<<3 | 2, 1, 'a', 3 << 3, 9}), specs)}, "unknown type 9"},
+		"NaN":                   {map[string][]byte{"tokenizer.model": slices.Concat(piece([]byte{1<<3 | 2, 1, 'a', 2<<3 | 5, 0, 0, 0xc0, 0x7f}), specs)}, "score of piece 0"},
+		"infinite score":        {map[string][]byte{"tokenizer.model": slices.Concat(piece([]byte{1<<3 | 2, 1, 'a', 2<<3 | 5, 0, 0, 0x80, 0x7f}), specs)}, "score of token 0"},
+		"pieces twice":          {map[string][]byte{"tokenizer.model": slices.Concat(letter, letter, specs)}, `"a" is listed twice`},
+		"unk_id":                {map[string][]byte{"tokenizer.model": slices.Concat(append(slices.Clone(letter), 2<<3|2, 3, 0xc0, 2, 7), specs)}, "unk_id of the model is 7"},
+		"charsmap":              {map[string][]byte{"tokenizer.model": slices.Concat(append(slices.Clone(letter), 3<<3|2, 4, 2<<3|2, 2, 1, 2), specs)}, "precompiled_charsmap"},
+		"unused piece":          {map[string][]byte{"tokenizer.model": slices.Concat(slices.Concat(piece([]byte{1<<3 | 2, 1, 'a', 3 << 3, 5}), []byte{2<<3 | 2, 2, 3 << 3, 2}), specs)}, "piece 0 of a BPE model is unused"},
 		"rank":                  {map[string][]byte{"tiktoken.model": text("YQ== 0\nYg== x\n")}, "Yg== x"},
 		"rank twice":            {map[string][]byte{"tiktoken.model": text("YQ== 0\nYg== 0\n")}, "both have id 0"},
 		"text twice":            {map[string][]byte{"tiktoken.model": text("YQ== 0\nYQ== 1\n")}, "is listed twice"},
@@ -151,7 +154,7 @@ func TestOpenRefuses(t *testing.T) {
 		"vocab.txt":             {map[string][]byte{"vocab.txt": text("a\nb\n")}, `unk_token "[UNK]"`},
 		"empty vocab.txt":       {map[string][]byte{"vocab.txt": nil}, "without tokens"},
 		"vocab.txt twice":       {map[string][]byte{"vocab.txt": text("[UNK]\na\na\n")}, `"a" is listed twice`},
-		"long user-defined one": {map[string][]byte{"tokenizer.model": longPiece()}, "2000 bytes"},
+		"long user-defined one": {map[string][]byte{"tokenizer.model": slices.Concat(longPiece(), specs)}, "2000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := goldenFolder{Files: c.files}

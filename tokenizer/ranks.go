@@ -112,7 +112,7 @@ func (d *folder) reserve(f *file, from int32) error {
 	}
 	last := list[len(list)-1].ID
 	if int(last-from) > 4*len(f.vocab)+1024 {
-		return fmt.Errorf("%w: added tokens up to %d for %d tokens", ErrUnsupported, last, len(f.vocab))
+		return fmt.Errorf("%w: added tokens up to %d in tokenizer_config.json or added_tokens.json, for %d tokens", ErrUnsupported, last, len(f.vocab))
 	}
 	for id := from; id < last; id++ {
 		if !named[id] {
@@ -200,7 +200,7 @@ func (d *folder) byteLevel(data []byte) (*file, error) {
 		byteLevel.AddPrefixSpace = d.config.PrefixSpace
 		f.PreTokenizer = &byteLevel
 	default:
-		return nil, fmt.Errorf("%w: a vocabulary of the class %q without a tokenizer.json", ErrUnsupported, d.config.Class)
+		return nil, fmt.Errorf("%w: a vocabulary of the class %.200q without a tokenizer.json", ErrUnsupported, d.config.Class)
 	}
 	d.special = []namedToken{"<|endoftext|>"}
 	f.Decoder = &component{Type: "ByteLevel"}

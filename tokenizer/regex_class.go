@@ -136,7 +136,7 @@ func (p *parser) property() (*unicode.RangeTable, bool, error) {
 	if t := unicode.Scripts[name]; t != nil {
 		return t, neg, nil
 	}
-	return nil, false, fmt.Errorf("unknown property %q", name)
+	return nil, false, fmt.Errorf("unknown property %.200q", name)
 }
 
 // codePoint parses the digits of \xHH, \x{H..} or \uHHHH.
@@ -162,7 +162,7 @@ func (p *parser) codePoint(kind rune) (rune, error) {
 	}
 	v, err := strconv.ParseUint(hex, 16, 32)
 	if err != nil || v > unicode.MaxRune {
-		return -1, fmt.Errorf("bad code point %q", hex)
+		return -1, fmt.Errorf("bad code point %.200q", hex)
 	}
 	return rune(v), nil
 }

@@ -30,14 +30,14 @@ func compileRegex(pattern string) (*regex, error) {
 		err = errors.New("unmatched )")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("at byte %d of %q: %w", p.pos, pattern, err)
+		return nil, fmt.Errorf("at byte %d of %.200q: %w", p.pos, pattern, err)
 	}
 	if syn.minLen() == 0 {
-		return nil, fmt.Errorf("%q may match nothing", pattern)
+		return nil, fmt.Errorf("%.200q may match nothing", pattern)
 	}
 	c := &compiler{re: &regex{}, index: map[string]uint8{}}
 	if err := c.emit(&syn); err != nil {
-		return nil, fmt.Errorf("%q: %w", pattern, err)
+		return nil, fmt.Errorf("%.200q: %w", pattern, err)
 	}
 	c.add(inst{op: opAccept})
 	for r := range c.re.ascii {

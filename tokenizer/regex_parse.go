@@ -160,7 +160,7 @@ func (p *parser) bounds() (lo, hi int32, err error) {
 		}
 		n, e := strconv.ParseUint(s, 10, 31)
 		if e != nil || n > maxRepeat {
-			err = fmt.Errorf("bad repeat count {%s}", body)
+			err = fmt.Errorf("bad repeat count {%.60s}", body)
 		}
 		return int32(n)
 	}
@@ -170,7 +170,7 @@ func (p *parser) bounds() (lo, hi int32, err error) {
 		hi = number(to, unlimited)
 	}
 	if err == nil && hi < lo || from == "" && to == "" {
-		err = fmt.Errorf("bad repeat count {%s}", body)
+		err = fmt.Errorf("bad repeat count {%.60s}", body)
 	}
 	return lo, hi, err
 }

@@ -21,6 +21,8 @@ type spmModel struct {
 	prefix, merge     bool
 	escape            bool
 	denormalizerRules bool
+
+	specs [2]bool // there is a trainer_spec, a normalizer_spec
 }
 
 type spmPiece struct {
@@ -89,8 +91,10 @@ func parseSPM(data []byte) (*spmModel, error) {
 		case 1:
 			return m.addPiece(bytes)
 		case 2:
+			m.specs[0] = true
 			return eachField(bytes, "trainer_spec", m.trainer)
 		case 3:
+			m.specs[1] = true
 			return eachField(bytes, "normalizer_spec", m.normalizer)
 		case 5:
 			return eachField(bytes, "denormalizer_spec", func(field protowire.Number, _ uint64, bytes []byte) error {
@@ -180,6 +184,9 @@ func (d *folder) pieces(data []byte) (*file, error) {
 		return nil, fmt.Errorf("%w: a SentencePiece model without pieces", ErrInvalid)
 	case m.denormalizerRules:
 		return nil, fmt.Errorf("%w: a SentencePiece model with a denormalizer_spec", ErrUnsupported)
+	case !m.specs[0] || !m.specs[1]:
+		// Both follow the pieces, so that a file that was cut between two pieces is known by that.
+		return nil, fmt.Errorf("%w: the model has no trainer_spec or no normalizer_spec: the file is cut off", ErrInvalid)
 	case m.unkID < 0 || m.unkID >= int64(len(m.pieces)):
 		return nil, fmt.Errorf("%w: unk_id of the model is %d, and it has %d pieces", ErrInvalid, m.unkID, len(m.pieces))
 	}

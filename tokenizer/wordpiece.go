@@ -84,7 +84,7 @@ func (t *Tokenizer) loadWords(f *file) error {
 	}
 	unknown, ok := t.vocab.ids[name]
 	if !ok {
-		return fmt.Errorf("%w: unk_token %q is not in the vocabulary", ErrInvalid, name)
+		return fmt.Errorf("%w: unk_token %.200q is not in the vocabulary", ErrInvalid, name)
 	}
 	if m.Type == "WordLevel" {
 		t.model = &wordLevel{t.vocab.ids, unknown}

@@ -23,9 +23,9 @@ const (
 // ErrNoWeights says that a folder holds no safetensors checkpoint.
 var ErrNoWeights = errors.New("weights: no checkpoint")
 
-// Checkpoint is an opened set of safetensors files. Everything that their
-// headers say has been checked; no tensor data has been read. It is safe for
-// concurrent use until Close.
+// Checkpoint is a set of tensors by their names, in safetensors or GGUF files that are opened, or
+// in memory. What the headers of the files say has been checked; whoever has made it may
+// have read some of the data, Open has read none. It is safe for concurrent use until Close.
 type Checkpoint struct {
 	tensors map[string]Tensor
 	names   []string
@@ -293,7 +293,8 @@ func shardFile(v jsontext.Value) (string, error) {
 		return "", err
 	}
 	file := v.Text()
-	if file == "." || strings.ContainsAny(file, `/\`) || !filepath.IsLocal(file) {
+	const longest = 255 // bytes of a name, on all file systems in use
+	if file == "." || len(file) > longest || strings.ContainsAny(file, "/\\\x00") || !filepath.IsLocal(file) {
 		return "", fmt.Errorf("%.200q is not the name of a file beside the index", file)
 	}
 	return file, nil

@@ -29,9 +29,12 @@ func Map(path string) (Mapping, error) {
 	if err != nil {
 		return Mapping{}, fmt.Errorf("weights: %w", errors.Join(err, f.Close()))
 	}
-	if info.Size() < prefixBytes || int64(int(info.Size())) != info.Size() {
+	if size := info.Size(); size < prefixBytes || int64(int(size)) != size {
 		_ = f.Close() // nothing was written
-		return Mapping{}, damaged(path, "%d bytes cannot be weights on this machine", info.Size())
+		if size < prefixBytes {
+			return Mapping{}, damaged(path, "%d bytes are too few for weights: the file is truncated", size)
+		}
+		return Mapping{}, damaged(path, "%d bytes are more than this machine can map", size)
 	}
 	m, err := mapFile(f, int(info.Size()))
 	if err != nil {

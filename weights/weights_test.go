@@ -242,6 +242,8 @@ func TestDamagedIndex(t *testing.T) {
 		{"a file below", `{"weight_map":{"a":"x/1.safetensors"}}`, `tensor "a": "x/1.safetensors" is not the name of a file beside the index`},
 		{"a file from the root", `{"weight_map":{"a":"/etc/passwd"}}`, `tensor "a": "/etc/passwd" is not the name of a file beside the index`},
 		{"the folder", `{"weight_map":{"a":"."}}`, `tensor "a": "." is not the name of a file beside the index`},
+		{"a file of a long name", `{"weight_map":{"a":"` + strings.Repeat("x", 5000) + `"}}`, `tensor "a": "` + strings.Repeat("x", 200) + `" is not the name of a file beside the index`},
+		{"a NUL", `{"weight_map":{"a":"1\u0000"}}`, `tensor "a": "1\x00" is not the name of a file beside the index`},
 		{"no file name", `{"weight_map":{"a":""}}`, `tensor "a": "" is not the name of a file beside the index`},
 		{"missing shard", `{"weight_map":{"a":"2.safetensors","b":"2.safetensors"}}`, `shard 2.safetensors is missing, which holds tensor "a" and 1 others`},
 		{"tensor not in its shard", `{"weight_map":{"a":"1.safetensors","z":"1.safetensors"}}`, `1.safetensors: tensor "z" is missing, although model.safetensors.index.json places it here`},

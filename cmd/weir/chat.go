@@ -96,7 +96,7 @@ func (c *conversation) startServer(dir string, o *chatOptions, cfg server.Config
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	ln := fasthttputil.NewInmemoryListener()
-	stop = func() {
+	end := func() { // a name of its own, since every return of an error sets stop to nil
 		_ = ln.Close()
 		cancel()
 		running.Wait()
@@ -104,7 +104,7 @@ func (c *conversation) startServer(dir string, o *chatOptions, cfg server.Config
 	}
 	defer func() {
 		if err != nil {
-			stop()
+			end()
 		}
 	}()
 	e, err := prepareEngine(ctx, src, &o.model, &o.engine, nil)
@@ -128,7 +128,7 @@ func (c *conversation) startServer(dir string, o *chatOptions, cfg server.Config
 	running.Go(func() { _ = srv.Serve(ln) })
 	c.base = "http://weir"
 	c.client = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return ln.Dial() }}}
-	return stop, nil
+	return end, nil
 }
 
 // conversation is a chat with a server.

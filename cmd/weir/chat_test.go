@@ -27,8 +27,21 @@ func TestChat(t *testing.T) {
 		}
 	}
 	var out, errOut bytes.Buffer
-	if code := run([]string{"chat", "--url", url, "--model", "other"}, noEnv, strings.NewReader("Hi\n"), &out, &errOut); code != 1 || !strings.Contains(errOut.String(), "does not exist") {
+	if code := run([]string{"chat", "--url", url, "--model", "other"}, noEnv, strings.NewReader("Hi\n"), &out, &errOut); code == 0 || !strings.Contains(errOut.String(), "does not exist") {
 		t.Errorf("an unknown model: exit %d: %s", code, errOut.String())
+	}
+}
+
+// TestChatRefusesModel: what a server would say of a model or a flag that it cannot serve with, a
+// chat says, too, and ends.
+func TestChatRefusesModel(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--max-model-len", "1M"}, {"--max-num-seqs", "0"}, {"--kv-cache-memory", "1KiB"}} {
+		var out, errOut bytes.Buffer
+		code := run(append([]string{"chat"}, args...), noEnv, strings.NewReader("Hi\n"), &out, &errOut)
+		if code == 0 || strings.Count(errOut.String(), "\n") != 1 || !strings.Contains(errOut.String(), args[0]) {
+			t.Errorf("%q: exit %d: %s", args, code, errOut.String())
+		}
 	}
 }
 

@@ -256,7 +256,7 @@ func TestBadGGUF(t *testing.T) {
 		"no tokens":          {set("tokenizer.ggml.tokens", []string{}), "tokenizer.ggml"},
 		"an unknown cut":     {set("tokenizer.ggml.pre", "brand-new"), `tokenizer.ggml.pre "brand-new"`},
 		"too many tokens":    {file(func(g *testkit.GGUF) { many(g) }), "the network takes 3584"},
-		"a broken template":  {set("tokenizer.chat_template", "{% if"), "template"},
+		"a broken template":  {set("tokenizer.chat_template", "{% if"), "bad.gguf: the key tokenizer.chat_template: chat: template"},
 		"no text":            {set("tokenizer.chat_template", uint8(1)), `the key "tokenizer.chat_template" is 1 (uint8), not a string`},
 		"a template bomb":    {set("tokenizer.chat_template", strings.Repeat("{% if x %}", 100_000)), "template"},
 		"a name of a tensor": {file(func(g *testkit.GGUF) { g.Tensors[5].Name = "blk.7.mystery.weight" }), "blk.7.mystery.weight"},

@@ -153,7 +153,7 @@ func checkStored(network *model.Model, cfg cuda.Config, o *engineOptions) (lines
 		}
 	}
 	for _, as := range slices.Sorted(maps.Keys(rounded)) {
-		lines = append(lines, fmt.Sprintf("%s is rounded to %s", strings.Join(slices.Sorted(maps.Keys(rounded[as])), ", "), as))
+		lines = append(lines, fmt.Sprintf("weights in %s are rounded to %s", strings.Join(slices.Sorted(maps.Keys(rounded[as])), ", "), as))
 	}
 	return lines, nil
 }

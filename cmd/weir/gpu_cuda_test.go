@@ -327,9 +327,9 @@ func TestStoredForGPU(t *testing.T) {
 		{"Q8_0", "", "", ""},
 		{"Q4_0", "", "", ""},
 		{"Q4_K", "", "", "is stored as Q4_K, which no kernel reads: --allow-converted-weights"},
-		{"Q4_K", "--allow-converted-weights", "Q4_K is rounded to bf16", ""},
+		{"Q4_K", "--allow-converted-weights", "weights in Q4_K are rounded to bf16", ""},
 		{"Q8_0", "--quantization q4", "", "--requantize"},
-		{"Q8_0", "--quantization q4 --requantize", "Q8_0 is rounded to q4", ""},
+		{"Q8_0", "--quantization q4 --requantize", "weights in Q8_0 are rounded to q4", ""},
 		{"", "--quantization q4", "", ""},
 	} {
 		o, _ := parseServe(t, strings.Fields("--device cuda "+c.args)...)

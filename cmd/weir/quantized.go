@@ -93,7 +93,7 @@ func (v *conversion) String() string {
 	if v.lossy {
 		how = "rounded to"
 	}
-	return fmt.Sprintf("%s is %s %s: %s of memory instead of %s", strings.Join(slices.Sorted(maps.Keys(v.types)), ", "), how, v.as, inUnits(v.taken), inUnits(v.stored))
+	return fmt.Sprintf("weights in %s are %s %s: %s of memory instead of %s", strings.Join(slices.Sorted(maps.Keys(v.types)), ", "), how, v.as, inUnits(v.taken), inUnits(v.stored))
 }
 
 // checkQuantized refuses to change numbers of a file that is quantised already, or to take much

@@ -19,7 +19,7 @@ func blocksOf(d weights.DType) weights.Tensor {
 func TestQuantizedFiles(t *testing.T) {
 	// No format of the CPU keeps IQ2_XS in about as few bits.
 	none, coarse, plain := []weights.Tensor(nil), []weights.Tensor{blocksOf(weights.IQ2_XS), blocksOf(weights.IQ2_XS)}, []weights.Tensor{blocksOf(weights.Q8_0)}
-	const widened = "IQ2_XS is widened, without loss, to k8: 69KiB of memory instead of 19KiB"
+	const widened = "weights in IQ2_XS are widened, without loss, to k8: 69KiB of memory instead of 19KiB"
 	for _, c := range []struct {
 		args  string
 		list  []weights.Tensor
@@ -33,16 +33,16 @@ func TestQuantizedFiles(t *testing.T) {
 		{"", coarse, "", widened + ": --allow-converted-weights accepts that", false},
 		{"--allow-converted-weights", coarse, widened, "", false},
 		{"--dtype float32", coarse, widened, "", false},
-		{"--dtype bfloat16", coarse, "", "--dtype bfloat16: IQ2_XS is rounded to bfloat16: 128KiB of memory instead of 19KiB: --allow-converted-weights accepts that, and without --dtype", true},
-		{"--dtype bfloat16 --allow-converted-weights", coarse, "IQ2_XS is rounded to bfloat16", "", false},
+		{"--dtype bfloat16", coarse, "", "--dtype bfloat16: weights in IQ2_XS are rounded to bfloat16: 128KiB of memory instead of 19KiB: --allow-converted-weights accepts that, and without --dtype", true},
+		{"--dtype bfloat16 --allow-converted-weights", coarse, "weights in IQ2_XS are rounded to bfloat16", "", false},
 		{"--quantization q4", coarse, "", "--quantization q4: the weights are quantised already (IQ2_XS)", true},
 		{"--quantization q4 --allow-converted-weights", coarse, "", "add --requantize", true},
-		{"--quantization q4 --requantize", coarse, "IQ2_XS is rounded to q4", "", false},
+		{"--quantization q4 --requantize", coarse, "weights in IQ2_XS are rounded to q4", "", false},
 		{"", plain, "", "", false},
 		{"--dtype float32", plain, "", "", false},
 		{"--quantization q8", plain, "", "--quantization q8: the weights are quantised already (Q8_0)", true},
-		{"--quantization q8 --requantize", plain, "Q8_0 is rounded to q8", "", false},
-		{"--dtype float16", plain, "", "Q8_0 is rounded to float16", true},
+		{"--quantization q8 --requantize", plain, "weights in Q8_0 are rounded to q8", "", false},
+		{"--dtype float16", plain, "", "weights in Q8_0 are rounded to float16", true},
 		{"--quantization w8a8", append(plain, coarse...), "", "(IQ2_XS, Q8_0)", true},
 	} {
 		o, _ := parseServe(t, strings.Fields(c.args)...)

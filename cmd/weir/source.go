@@ -11,6 +11,7 @@ import (
 
 	"weir/api"
 	"weir/chat"
+	"weir/chat/jinja"
 	"weir/chat/reasoning"
 	"weir/internal/jsontext"
 	"weir/internal/plainfile"
@@ -243,24 +244,32 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 	if err != nil {
 		return nil, "", err
 	}
+	from := "" // where the templates are from
 	if found {
 		t, err := chat.ParseTokenizerConfig(src)
 		if err != nil {
 			return nil, "", err
 		}
 		cfg.Templates, cfg.SpecialTokens = t.Templates, t.SpecialTokens
+		from = "tokenizer_config.json"
+		if _, made := files.(memoryFiles); made { // by openEmbedded
+			from = "the key tokenizer.chat_template"
+		}
 		if v, ok := t.SpecialTokens.Get("eos_token"); ok {
 			eos, _ = v.(string)
 		}
 	}
-	templates, _, err := templatesInUse(files, o.chatTemplate)
+	templates, own, err := templatesInUse(files, o.chatTemplate)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(templates) > 0 {
-		cfg.Templates = templates
+		cfg.Templates, from = templates, own
 	}
 	r, err := chat.New(cfg)
+	if _, ok := errors.AsType[*jinja.Error](err); ok {
+		err = fmt.Errorf("%s: %w", from, err)
+	}
 	return r, eos, err
 }
 

@@ -421,6 +421,7 @@ var notLimits = map[string]string{
 	"store.maxKey":                        "of a file; keys that clients choose are shorter",
 	"store.maxVarint32":                   "of a file",
 	"store.mostPause":                     "of a schedule",
+	"tokenizer.maxAround":                 "of a model's file",
 	"tokenizer.maxClasses":                "of a model's file",
 	"tokenizer.maxCode":                   "of a model's file",
 	"tokenizer.maxDepth":                  "of a model's file",

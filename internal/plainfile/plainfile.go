@@ -103,6 +103,10 @@ func all(f file, path string, most int64) ([]byte, error) {
 	came, ended := make(chan struct{}, 1), make(chan outcome, 1)
 	go func() {
 		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.Size() > most {
+			ended <- outcome{err: tooLong(path, most)}
+			return
+		}
 		b, err := io.ReadAll(io.LimitReader(&reading{f, came}, most+1))
 		if err == nil {
 			err = honest(f, path, len(b))
@@ -118,7 +122,7 @@ func all(f file, path string, most int64) ([]byte, error) {
 			case o.err != nil:
 				return nil, o.err
 			case int64(len(o.text)) > most:
-				return nil, fmt.Errorf("%s has more than %d bytes", path, most)
+				return nil, tooLong(path, most)
 			}
 			return o.text, nil
 		case <-came:
@@ -127,6 +131,10 @@ func all(f file, path string, most int64) ([]byte, error) {
 			return nil, fmt.Errorf("%s gives nothing for %v when it is read", path, patience)
 		}
 	}
+}
+
+func tooLong(path string, most int64) error {
+	return fmt.Errorf("%s has more than %d bytes", path, most)
 }
 
 type outcome struct {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,5 +67,28 @@ func TestLinkToNothing(t *testing.T) {
 		if err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "is a link to a file that does not exist") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestLongFile: a file that is too long is refused by its size, before it is read. This one has a
+// size of which nothing is on the disk.
+func TestLongFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(1<<40), f.Close()); err != nil {
+		t.Skip(err) // a file system without holes
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = Read(path)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), path+" has more than 268435456 bytes") {
+		t.Error(err)
+	}
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > 1<<20 {
+		t.Errorf("%d bytes were allocated", taken)
 	}
 }

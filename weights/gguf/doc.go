@@ -3,7 +3,7 @@
 //
 //	f, err := gguf.Open("model-Q4_K_M.gguf")
 //	arch, ok := f.Metadata.String("general.architecture")
-//	c, err := f.Checkpoint() // tensors as of any other checkpoint; f is used up
+//	c, err := f.Checkpoint(f.Tensors()) // as any other checkpoint; closing it closes the files
 //
 // A file is, with little-endian numbers,
 //

@@ -53,6 +53,9 @@ func Is(name string) (bool, error) {
 
 // Open opens a GGUF file. If it is a part of a split model, all parts are opened, which have to
 // lie beside it. The files are mapped as those of [weights.Open].
+//
+// An error names the file. It wraps ErrNotGGUF for a file of another format, ErrUnsupported for
+// a version or type that is not read, and [weights.ErrDamaged] for one that contradicts itself.
 func Open(name string) (*File, error) {
 	dir, base := filepath.Split(name)
 	return open(base, opener{dir, func(base string) (weights.Mapping, error) { return weights.Map(dir + base) }})

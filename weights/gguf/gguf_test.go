@@ -205,6 +205,19 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
+// TestValueString: messages say what a value is.
+func TestValueString(t *testing.T) {
+	h, err := parse("x", small().Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"u64": "9223372036854775808", "i64": "-9223372036854775808", "i8": "-100", "f32": "1.5", "yes": "true", "empty": `""`, "ints": "an array of 3 int32"} {
+		if v, _ := h.metadata.Value(key); v.String() != want {
+			t.Errorf("%s is %s, want %s", key, v, want)
+		}
+	}
+}
+
 // hostile are files that are refused, and what the sentence about each has to say.
 var hostile = []struct {
 	name string
@@ -217,7 +230,7 @@ var hostile = []struct {
 	{"1e9 tensors", with(func(g *testkit.GGUF) { g.Count = 1e9 }), "the header claims 1000000000 tensors, more than the 131072 allowed"},
 	{"1e18 keys", with(func(g *testkit.GGUF) { g.KeyCount = 1e18 }), "the header claims 1000000000000000000 keys, more than the 65536 allowed"},
 	{"too many tensors", with(func(g *testkit.GGUF) { g.Count = 100_000 }), "tensor number"},
-	{"no key name", with(func(g *testkit.GGUF) { g.Keys[3].Key = "" }), "the key number 4 of the metadata has no name"},
+	{"no key name", with(func(g *testkit.GGUF) { g.Keys[3].Key = "" }), "key number 4 of the metadata: it has no name"},
 	{"key twice", with(func(g *testkit.GGUF) { g.Keys[3].Key = "u8" }), `the key "u8" is given twice`},
 	{"unknown type", with(func(g *testkit.GGUF) { g.Keys[1].Value = testkit.RawGGUF{Type: 13, Data: []byte{1}} }), `the value of the key "u8": its type 13 is unknown`},
 	{"unknown elements", with(func(g *testkit.GGUF) {
@@ -237,8 +250,9 @@ var hostile = []struct {
 		g.Set("texts", testkit.RawGGUF{Type: 9, Data: binary.LittleEndian.AppendUint64([]byte{8, 0, 0, 0}, 1<<61)})
 	}), `the value of the key "texts": an array of 2305843009213693952 string needs more than the`},
 	{"deep array", with(func(g *testkit.GGUF) { g.Set("nested", nested(9)) }), `the value of the key "nested": arrays are nested more than 8 deep`},
-	{"name not UTF-8", with(func(g *testkit.GGUF) { g.Tensors[1].Name = "a\xff" }), `the name "a\xff" of the tensor number 2 is not UTF-8`},
-	{"long name", with(func(g *testkit.GGUF) { g.Tensors[1].Name = strings.Repeat("x", 1<<16+1) }), `the name of the tensor number 2 is 65537 bytes long, more than the 65536 allowed`},
+	{"name not UTF-8", with(func(g *testkit.GGUF) { g.Tensors[1].Name = "a\xff" }), `tensor number 2: its name "a\xff" is not UTF-8`},
+	{"long name", with(func(g *testkit.GGUF) { g.Tensors[1].Name = strings.Repeat("x", 1<<16+1) }), `tensor number 2: its name is 65537 bytes long, more than the 65536 allowed`},
+	{"enormous alignment", with(func(g *testkit.GGUF) { g.Set("general.alignment", uint64(math.MaxUint64)) }), "the key general.alignment is 18446744073709551615, which is beyond any use"},
 	{"alignment 0", with(func(g *testkit.GGUF) { g.Set("general.alignment", uint32(0)) }), "the key general.alignment is 0, not a power of two up to 1073741824"},
 	{"alignment 24", with(func(g *testkit.GGUF) { g.Set("general.alignment", uint32(24)) }), "the key general.alignment is 24, not a power of two up to 1073741824"},
 	{"alignment 2^31", with(func(g *testkit.GGUF) { g.Set("general.alignment", uint32(1<<31)) }), "the key general.alignment is 2147483648, not a power of two up to 1073741824"},

@@ -140,21 +140,21 @@ func (r *reader) uint64() uint64 {
 }
 
 // name reads the name of a key or of a tensor, which must be text.
-func (r *reader) name(what string) string {
+func (r *reader) name() string {
 	n := r.uint64()
 	if r.err != nil {
 		return ""
 	}
 	if n > maxName {
-		r.fail(fmt.Errorf("the name of the %s is %d bytes long, more than the %d allowed", what, n, maxName))
+		r.fail(fmt.Errorf("its name is %d bytes long, more than the %d allowed", n, maxName))
 	}
 	b := r.take(n)
 	switch {
 	case r.err != nil:
 	case len(b) == 0:
-		r.fail(fmt.Errorf("the %s has no name", what))
+		r.fail(errors.New("it has no name"))
 	case !utf8.Valid(b):
-		r.fail(fmt.Errorf("the name %.200q of the %s is not UTF-8", b, what))
+		r.fail(fmt.Errorf("its name %.200q is not UTF-8", b))
 	}
 	return string(b)
 }
@@ -217,9 +217,9 @@ func (r *reader) describe() (h *header, entries []entry, start uint64, err error
 
 // key reads a key with its value.
 func (r *reader) key(i int, m *Metadata) error {
-	key := r.name(fmt.Sprintf("key number %d of the metadata", i+1))
+	key := r.name()
 	if r.err != nil {
-		return r.err
+		return fmt.Errorf("key number %d of the metadata: %w", i+1, r.err)
 	}
 	if _, twice := m.values[key]; twice {
 		return fmt.Errorf("the key %.200q is given twice", key)
@@ -340,7 +340,7 @@ func pad(n, alignment uint64) uint64 { return (n + alignment - 1) &^ (alignment 
 
 // tensor reads the description of a tensor.
 func (r *reader) tensor(i int, alignment uint64) (entry, weights.Tensor, error) {
-	t := weights.Tensor{Name: r.name(fmt.Sprintf("tensor number %d", i+1))}
+	t := weights.Tensor{Name: r.name()}
 	e := entry{name: t.Name, place: i}
 	dims := r.uint32()
 	if r.err == nil && dims > maxDimensions {

@@ -86,6 +86,8 @@ func (v Value) String() string {
 		return fmt.Sprintf("%.100q", v.data)
 	case v.Type == Bool:
 		return fmt.Sprint(v.data[0] != 0)
+	case v.Type == Uint64:
+		return fmt.Sprint(uint64(number(v.Type, v.data)))
 	case v.Type.integer():
 		return fmt.Sprint(number(v.Type, v.data))
 	}
