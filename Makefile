@@ -133,7 +133,7 @@ golden: ## write the golden data again (needs Python with tools/golden/requireme
 	$(PYTHON) tools/golden/ggml_blocks.py weights/testdata/blocks models/weir-tiny
 	$(PYTHON) tools/golden/ggml_rows.py model/testdata/quantised models/weir-tiny
 
-golden-quantized: ## write the quantised checkpoints of tests again (needs Python with tools/golden/quantized-requirements.txt)
+golden-quantized: ## write the quantized checkpoints of tests again (needs Python with tools/golden/quantized-requirements.txt)
 	$(PYTHON) tools/golden/quantized.py model/testdata/quantized quantconfig/testdata/lists.json
 
 parquet-check: ## read a Parquet export with pyarrow and DuckDB (needs Python with tools/parquet/requirements.txt)

@@ -133,7 +133,7 @@ var split = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})(?i:\.gguf)$`)
 var ggufType = regexp.MustCompile(`(?i)(?:^|[-._/])((?:UD-)?(?:I?Q[0-9]_[0-9A-Z_]+|I?Q[0-9]|TQ[0-9]_[0-9]|B?F16|F32|MXFP4(?:_MOE)?|NVFP4))$`)
 
 // isModelGGUF tells whether a name is that of a GGUF file with a model of its own: no projector of
-// a vision model and no data for quantisation.
+// a vision model and no data for quantization.
 func isModelGGUF(name string) bool {
 	base := strings.ToLower(path.Base(name))
 	return isGGUF(name) && !strings.Contains(base, "mmproj") && !strings.Contains(base, "imatrix")

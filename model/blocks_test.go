@@ -30,7 +30,7 @@ func plainRope(size int) model.Rope {
 	return r
 }
 
-// trainedRows are 96 rows of a trained model, as ggml's quantiser stores them in blocks of d
+// trainedRows are 96 rows of a trained model, as ggml's quantizer stores them in blocks of d
 // (tools/golden/ggml_rows.py).
 func trainedRows(t *testing.T, d weights.DType) (rows [][]byte) {
 	t.Helper()

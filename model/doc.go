@@ -32,7 +32,7 @@
 // with the last layer's StoreKV. testdata/order.txt lists the operations of two whole steps.
 //
 // The config is read as transformers reads it, with the defaults of each family, and compared
-// with it in a test. Quantised checkpoints are read as package quantconfig says. What would
+// with it in a test. Quantized checkpoints are read as package quantconfig says. What would
 // change the result silently is refused: another activation, rotary embeddings whose angles depend on the sequence's length
 // ("dynamic", "longrope"), a tensor that is missing or not expected.
 //

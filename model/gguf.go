@@ -117,7 +117,7 @@ func checkKind(path string, m *gguf.Metadata) error {
 	case kind == "adapter":
 		what = "is an adapter (LoRA) for another model"
 	case kind == "imatrix":
-		what = "is an importance matrix, which only a quantiser needs"
+		what = "is an importance matrix, which only a quantizer needs"
 	case kind != "" && kind != "model":
 		return fmt.Errorf("%w: %s: the key general.type is %.100q (supported: model)", ErrUnsupported, path, kind)
 	default:

@@ -292,7 +292,7 @@ func TestGGUFAccepted(t *testing.T) {
 		"zeros":              setKey("llama.ssm.inner_size", uint32(0)),
 		"lists of zeros":     setKey("llama.rope.dimension_sections", []int32{0, 0, 0, 0}),
 		"old data layout":    setKey("llama.tensor_data_layout", "Meta AI original pth"),
-		"keys of quantisers": setKey("quantize.imatrix.file", "x"),
+		"keys of quantizers": setKey("quantize.imatrix.file", "x"),
 		"causal":             setKey("llama.attention.causal", true),
 		"no scaling":         setKey("llama.rope.scaling.type", "none"),
 		"linear and nothing": setKey("llama.rope.scaling.type", "linear"),

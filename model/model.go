@@ -31,7 +31,7 @@ type Model struct {
 	Generation GenerationDefaults
 
 	files        func() (*weights.Checkpoint, error) // opens the checkpoint again; nil if it is in memory
-	quantization *quantconfig.Config                 // nil: nothing says that the checkpoint is quantised
+	quantization *quantconfig.Config                 // nil: nothing says that the checkpoint is quantized
 	gguf         *gguf.File                          // nil: the layout of Hugging Face
 	storedName   func(name string) string            // what the files call a tensor; nil: as transformers do
 	digest       string

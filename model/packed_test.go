@@ -75,7 +75,7 @@ func (d *watching) Load(m model.Matrix) (model.Weight, error) {
 	return d.Device.Load(m)
 }
 
-// TestPackedNumbers: what is read from quantised checkpoints has the bits of what the programs
+// TestPackedNumbers: what is read from quantized checkpoints has the bits of what the programs
 // read that made them, and the logits are those of transformers.
 func TestPackedNumbers(t *testing.T) {
 	for _, name := range packedCheckpoints(t) {
@@ -264,16 +264,16 @@ func TestPackedRefused(t *testing.T) {
 		says   string
 	}{
 		{"awq", replace(`"o_proj"`, `"o_proj", "down_proj"`), quantconfig.ErrMismatch, `the config leaves "model.layers.0.mlp.down_proj" out, but there is "model.layers.0.mlp.down_proj.qweight"`},
-		{"awq", replace(`"o_proj"`, `"other"`), quantconfig.ErrMismatch, `the config says that "model.layers.0.self_attn.o_proj" is quantised, but it is not`},
+		{"awq", replace(`"o_proj"`, `"other"`), quantconfig.ErrMismatch, `the config says that "model.layers.0.self_attn.o_proj" is quantized, but it is not`},
 		{"awq", replace(`"gemm"`, `"gemv"`), quantconfig.ErrUnsupported, `version "gemv" of AWQ; there is gemm`},
 		{"awq", replace(`"group_size": 32`, `"group_size": 16`), quantconfig.ErrMismatch, `scales" has shape [2 64] instead of [4 64] for a matrix of shape [64 64]`},
 		{"gptq-4", replace(`"bits": 4`, `"bits": 8`), quantconfig.ErrMismatch, `qweight" has shape [8 64] instead of [16 64]`},
 		{"gptq-4", replace(`"bits": 4`, `"bits": 5`), quantconfig.ErrUnsupported, "GPTQ with 5 bits; there are 2, 3, 4 and 8"},
 		{"gptq-4", replace(`"checkpoint_format": "gptq"`, `"checkpoint_format": "marlin"`), quantconfig.ErrUnsupported, "marlin"},
-		{"gptq-4", replace(`"quant_method": "gptq"`, `"quant_method": "bitsandbytes"`), quantconfig.ErrUnsupported, `the quantisation method "bitsandbytes"; there are auto-round, awq, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4`},
+		{"gptq-4", replace(`"quant_method": "gptq"`, `"quant_method": "bitsandbytes"`), quantconfig.ErrUnsupported, `the quantization method "bitsandbytes"; there are auto-round, awq, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4`},
 		{"gptq-4", replace(`"bits": 4`, `"bits": "4"`), quantconfig.ErrConfig, "bits is string"},
 		{"fp8-block", replace(`"lm_head",`, `"lm_head", "model.layers.0.mlp",`), quantconfig.ErrMismatch, `leaves "model.layers.0.mlp.gate_proj" out`},
-		{"fp8-ue8m0", replace(`"model.layers.0.mlp.down_proj"`, `"x"`), quantconfig.ErrMismatch, `says that "model.layers.0.mlp.down_proj" is quantised`},
+		{"fp8-ue8m0", replace(`"model.layers.0.mlp.down_proj"`, `"x"`), quantconfig.ErrMismatch, `says that "model.layers.0.mlp.down_proj" is quantized`},
 		{"ct-mixed", replace(`"re:.*o_proj"`, `"re:.*(?!o_proj)"`), quantconfig.ErrUnsupported, "the pattern"},
 		{"ct-w4a16", replace(`"ignore": [`, `"ignore": ["re:.*down_proj$",`), quantconfig.ErrMismatch, "down_proj.weight_packed"},
 		{"ct-w4a16", replace(`"pack-quantized"`, `"marlin-24"`), quantconfig.ErrUnsupported, "marlin-24"},
@@ -285,7 +285,7 @@ func TestPackedRefused(t *testing.T) {
 	}
 }
 
-// TestPackedReopen: a quantised checkpoint can be opened again.
+// TestPackedReopen: a quantized checkpoint can be opened again.
 func TestPackedReopen(t *testing.T) {
 	m, err := model.Open(filepath.Join(quantizedFolder, "ct-w4a16"))
 	if err != nil {
@@ -297,7 +297,7 @@ func TestPackedReopen(t *testing.T) {
 	}
 }
 
-// FuzzPackedCheckpoint: whatever a quantised checkpoint and its config hold, opening and reading it
+// FuzzPackedCheckpoint: whatever a quantized checkpoint and its config hold, opening and reading it
 // ends with an error or without one.
 func FuzzPackedCheckpoint(f *testing.F) {
 	for _, name := range []string{"gptq-4-desc", "awq", "ct-mixed", "modelopt-nvfp4", "fp8-block"} {

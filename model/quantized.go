@@ -12,7 +12,7 @@ import (
 	"weir/weights"
 )
 
-// readQuantization finds how a checkpoint is quantised: in its config.json, under either of two
+// readQuantization finds how a checkpoint is quantized: in its config.json, under either of two
 // names, or in a file of its own; nil: not at all.
 func readQuantization(dir string, fsys fs.FS, config []byte) (*quantconfig.Config, error) {
 	file := jsontext.Value(jsontext.Trim(config))
@@ -37,7 +37,7 @@ func readQuantization(dir string, fsys fs.FS, config []byte) (*quantconfig.Confi
 	return nil, nil
 }
 
-// maxDepth bounds the nesting of JSON in files that say how a checkpoint is quantised.
+// maxDepth bounds the nesting of JSON in files that say how a checkpoint is quantized.
 const maxDepth = 100
 
 func parseQuantization(file string, v jsontext.Value) (*quantconfig.Config, error) {
@@ -48,7 +48,7 @@ func parseQuantization(file string, v jsontext.Value) (*quantconfig.Config, erro
 	return c, nil
 }
 
-// assemble makes the tensors of the network out of those of a quantised checkpoint, whose files
+// assemble makes the tensors of the network out of those of a quantized checkpoint, whose files
 // the result takes over. After an error c is as before.
 func (m *Model) assemble(c *weights.Checkpoint) (_ *weights.Checkpoint, err error) {
 	if m.quantization == nil {

@@ -10,7 +10,7 @@ import (
 
 // Matrix is one that a network needs.
 type Matrix struct {
-	Name  string // of the tensor of a checkpoint that is not quantised
+	Name  string // of the tensor of a checkpoint that is not quantized
 	Shape []int
 	Class string // of its module in PyTorch: Linear or Embedding
 }
@@ -21,7 +21,7 @@ type scheme interface {
 	build(p *parts) (weights.Tensor, error)
 }
 
-// Assemble makes the tensors of a network out of the stored ones: each quantised matrix becomes
+// Assemble makes the tensors of a network out of the stored ones: each quantized matrix becomes
 // one tensor with Packed, tensors that change nothing are left out, and all others stay as they
 // are. needed reports whether the network has a tensor of this name. Some data is read, so the
 // caller defers Checkpoint.CatchFault. An error names the tensor or the module, and wraps
@@ -41,9 +41,9 @@ func (c *Config) Assemble(stored *weights.Checkpoint, matrices []Matrix, needed 
 		case v == plain && has != "":
 			return nil, fmt.Errorf("%w: the config leaves %.200q out, but there is %.200q", ErrMismatch, module, has)
 		case v == quantised && has == "" && unpacked:
-			return nil, fmt.Errorf("%w: the config says that %.200q is quantised, but it is not", ErrMismatch, module)
+			return nil, fmt.Errorf("%w: the config says that %.200q is quantized, but it is not", ErrMismatch, module)
 		case has == "":
-			continue // it is not quantised, or missing, which the caller finds out
+			continue // it is not quantized, or missing, which the caller finds out
 		}
 		t, err := s.build(p)
 		if err != nil {
@@ -82,7 +82,7 @@ func (p *parts) size() (n, k int) {
 	return n, s[len(s)-1]
 }
 
-// packedPart is the name of a stored tensor that only a quantised module has, or "".
+// packedPart is the name of a stored tensor that only a quantized module has, or "".
 func (p *parts) packedPart() string {
 	for _, suffix := range []string{".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", "_blocks"} {
 		if _, ok := p.stored.Tensor(p.module + suffix); ok {
@@ -95,7 +95,7 @@ func (p *parts) packedPart() string {
 	return ""
 }
 
-// unpacked reports whether the module is there and is not quantised.
+// unpacked reports whether the module is there and is not quantized.
 func (p *parts) unpacked() bool {
 	t, ok := p.stored.Tensor(p.matrix.Name)
 	return ok && t.Widens()

@@ -82,7 +82,7 @@ func parseCompressed(v jsontext.Value) (chooser, error) {
 	}, nil
 }
 
-// targeted is the scheme of the modules that a list names; nil: they are not quantised.
+// targeted is the scheme of the modules that a list names; nil: they are not quantized.
 type targeted struct {
 	targets targets
 	scheme  scheme
@@ -133,7 +133,7 @@ func (a *numbers) dtype() weights.DType {
 	return weights.Invalid
 }
 
-// scheme is how the matrices of a group are stored; nil if they are not quantised.
+// scheme is how the matrices of a group are stored; nil if they are not quantized.
 func (g *group) scheme() (scheme, error) {
 	w := g.Weights
 	if w == nil || g.Format == "dense" {

@@ -12,9 +12,9 @@ import (
 var (
 	// ErrConfig says that a quantization_config is malformed or contradicts itself.
 	ErrConfig = errors.New("bad quantization_config")
-	// ErrUnsupported says that a checkpoint is quantised in a way that is not implemented.
+	// ErrUnsupported says that a checkpoint is quantized in a way that is not implemented.
 	// The message lists what is.
-	ErrUnsupported = errors.New("quantisation that is not supported")
+	ErrUnsupported = errors.New("quantization that is not supported")
 	// ErrMismatch says that the tensors of a checkpoint are not those that its
 	// quantization_config asks for.
 	ErrMismatch = errors.New("the tensors do not match the quantization_config")
@@ -30,7 +30,7 @@ type Config struct {
 // chooser finds the scheme of a module. class is that of PyTorch, Linear or Embedding.
 type chooser func(module, class string) (scheme, verdict, error)
 
-// verdict says whether a module is quantised.
+// verdict says whether a module is quantized.
 type verdict uint8
 
 const (
@@ -103,7 +103,7 @@ func Parse(v jsontext.Value) (*Config, error) {
 		if method == "" {
 			return nil, badConfig("quant_method is missing")
 		}
-		return nil, unsupported("the quantisation method %.100q; there are %s", method, strings.Join(Methods(), ", "))
+		return nil, unsupported("the quantization method %.100q; there are %s", method, strings.Join(Methods(), ", "))
 	}
 	choose, err := parse(v)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package quantconfig knows how quantised checkpoints of Hugging Face are stored: what a
-// quantization_config says, which tensors a quantised matrix consists of, and which matrices
-// are quantised at all.
+// Package quantconfig knows how quantized checkpoints of Hugging Face are stored: what a
+// quantization_config says, which tensors a quantized matrix consists of, and which matrices
+// are quantized at all.
 //
 //	c, err := quantconfig.Parse(value)              // of config.json, or of a file of its own
 //	tensors, err := c.Assemble(checkpoint, matrices, needed) // each matrix is one tensor, with Packed
@@ -30,8 +30,8 @@
 // # Which matrices
 //
 // The lists of a config (targets, ignore, modules_to_not_convert and others) decide which
-// matrices are quantised, as the program that the method is from reads them. A matrix that
-// is quantised although the lists leave it out, or the other way round, is an error, because
+// matrices are quantized, as the program that the method is from reads them. A matrix that
+// is quantized although the lists leave it out, or the other way round, is an error, because
 // one of the two is damaged. Where a config has no list, or in the cases that programs leave
 // out without one (the head), the tensors decide.
 //

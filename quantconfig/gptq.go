@@ -189,7 +189,7 @@ type rule struct {
 }
 
 // dynamicRules reads GPTQModel's dynamic: an object of patterns, which begin at the beginning of
-// a name. Those after "-:" are of modules that are not quantised; the others, with "+:" or
+// a name. Those after "-:" are of modules that are not quantized; the others, with "+:" or
 // without, have another scheme. The first that matches counts.
 func dynamicRules(raw jsontext.RawMessage, base words) ([]rule, error) {
 	v := jsontext.Trim(raw)
@@ -341,7 +341,7 @@ func parseAutoRound(v jsontext.Value) (chooser, error) {
 }
 
 // extraRules reads AutoRound's extra_config: what is different in modules of a name, or of names
-// in which a pattern is found. 16 bits and more stand for a module that is not quantised.
+// in which a pattern is found. 16 bits and more stand for a module that is not quantized.
 func extraRules(raw jsontext.RawMessage, base words) (exact map[string]rule, patterns []rule, err error) {
 	v := jsontext.Trim(raw)
 	if len(v) == 0 || v.Kind() == jsontext.Null {

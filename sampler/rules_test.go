@@ -182,7 +182,7 @@ func TestC116TopP(t *testing.T) {
 	}{{0.5, []int32{0, 1}}, {1e-10, []int32{0}}, {0.39, []int32{0}}, {0.41, []int32{0, 1}}, {0.75, []int32{0, 1, 2}}, {0.95, []int32{0, 1, 2, 3}}, {1, []int32{0, 1, 2, 3}}} {
 		wantIDs(t, "top_p", possible(t, params(func(p *Params) { p.TopP = c.p }), nil, nil, logits), c.want...)
 	}
-	// top_k comes first: of the renormalised (4/7, 3/7) the first token reaches 0.5.
+	// top_k comes first: of the renormalized (4/7, 3/7) the first token reaches 0.5.
 	wantIDs(t, "top_k 2, top_p 0.5", possible(t, params(func(p *Params) { p.TopK, p.TopP = 2, 0.5 }), nil, nil, logits), 0)
 	wantIDs(t, "top_k 2, top_p 0.6", possible(t, params(func(p *Params) { p.TopK, p.TopP = 2, 0.6 }), nil, nil, logits), 0, 1)
 	// Temperature comes before: at 0.5 the probabilities are in the ratio 16 9 4 1.
@@ -203,7 +203,7 @@ func TestMinP(t *testing.T) {
 	wantIDs(t, "1 keeps the maxima", possible(t, params(func(p *Params) { p.MinP = 1 }), nil, nil, []float32{2, 1, 2}), 0, 2)
 	// Temperature comes before: at 2 the ratio 0.1/0.4 becomes its square root, 0.5.
 	wantIDs(t, "temperature 2", possible(t, params(func(p *Params) { p.Temperature, p.MinP = 2, 0.45 }), nil, nil, logits), 0, 1, 2, 3)
-	// min_p comes before top_p: of the renormalised (4/7, 3/7) the first token reaches 0.5.
+	// min_p comes before top_p: of the renormalized (4/7, 3/7) the first token reaches 0.5.
 	wantIDs(t, "before top_p", possible(t, params(func(p *Params) { p.MinP, p.TopP = 0.6, 0.5 }), nil, nil, logits), 0)
 	// min_p comes before top_k: it leaves two tokens, and top_k 3 brings none back.
 	wantIDs(t, "before top_k", possible(t, params(func(p *Params) { p.MinP, p.TopK = 0.6, 3 }), nil, nil, logits), 0, 1)
@@ -451,7 +451,7 @@ func TestTarget(t *testing.T) {
 }
 
 // TestProcessedLogprobs: section 7.2. A token that a filter removes has no probability,
-// and those that stay are renormalised.
+// and those that stay are renormalized.
 func TestProcessedLogprobs(t *testing.T) {
 	logits := logs(0.4, 0.3, 0.2, 0.1)
 	p := params(func(p *Params) { p.TopK, p.Logprobs, p.TopLogprobs = 2, backend.ProcessedLogprobs, 4 })

@@ -54,7 +54,7 @@ func same(a, b float32) bool {
 }
 
 // Every type's numbers are those of ggml, in every bit, for random bytes and for what ggml's
-// quantiser writes.
+// quantizer writes.
 func TestBlocksGolden(t *testing.T) {
 	if n := len(widening()); n != 25 {
 		t.Errorf("%d types", n)

@@ -1,7 +1,7 @@
 // Package weights reads checkpoints in the safetensors format: one file model.safetensors,
 // or several files and model.safetensors.index.json, which names the file of each tensor.
 // It knows bytes, shapes and element types, and no architectures. It also says what the numbers
-// of quantised tensors are: those in blocks of GGUF files, whose headers package gguf reads, and
+// of quantized tensors are: those in blocks of GGUF files, whose headers package gguf reads, and
 // those of which a checkpoint stores the parts in several tensors ([Packed]).
 //
 //	c, err := weights.Open("models/weir-tiny")

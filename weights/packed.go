@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Packed describes a matrix [N, K] whose numbers are codes with scales, as quantised
+// Packed describes a matrix [N, K] whose numbers are codes with scales, as quantized
 // checkpoints of Hugging Face have them in several stored tensors:
 //
 //	w[n, k] = (number(code[n, k]) - zero[n, g]) * scale[n, g]

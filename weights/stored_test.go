@@ -2,7 +2,7 @@ package weights
 
 import "testing"
 
-// TestTypeName: what people are told of a stored type, and whether it is a quantised one.
+// TestTypeName: what people are told of a stored type, and whether it is a quantized one.
 func TestTypeName(t *testing.T) {
 	shape := []int{512, 1024}
 	for _, c := range []struct {

@@ -95,7 +95,7 @@ type Tensor struct {
 	Shape []int // of the numbers that the tensor stands for
 	Data  []byte
 	File  *File // that Data is a part of; nil if it is in memory
-	// Packed says what else the numbers of a quantised matrix are made of; nil: nothing.
+	// Packed says what else the numbers of a quantized matrix are made of; nil: nothing.
 	Packed *Packed
 	// Pairs is the head size K if the rows of each head take turns, as GGUF files of the
 	// llama architectures store queries and keys: row h*K + j*K/2 + i of the tensor, j in

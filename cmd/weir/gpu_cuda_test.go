@@ -319,7 +319,7 @@ func TestContextOnGPU(t *testing.T) {
 	}
 }
 
-// TestStoredForGPU: quantised weights are kept where kernels read them, and else refused with
+// TestStoredForGPU: quantized weights are kept where kernels read them, and else refused with
 // the flags that help, before anything is loaded.
 func TestStoredForGPU(t *testing.T) {
 	g := &gpu{cuda.Info{Major: 8}}

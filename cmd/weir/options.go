@@ -58,10 +58,10 @@ func (o *cpuOptions) bind(f *flagSet) {
 // bindTypes adds the flags that decide how weights are kept in memory.
 func (o *cpuOptions) bindTypes(f *flagSet) {
 	f.StringVar(&o.tier, "cpu", "", "`tier` of instructions to use, such as avx2; or a feature to do without, as in -avx2; weir version lists the tiers of this machine (default: the best of them)")
-	f.oneOf(&o.dtype, "dtype", "type of the weights in memory; auto keeps the type that is stored; float32 leaves the codes of a quantised model and multiplies them with float32 activations, for exactness", "auto", "float32", "float16", "bfloat16")
+	f.oneOf(&o.dtype, "dtype", "type of the weights in memory; auto keeps the type that is stored; float32 leaves the codes of a quantized model and multiplies them with float32 activations, for exactness", "auto", "float32", "float16", "bfloat16")
 	f.oneOf(&o.quantization, "quantization", "store the weights of linear layers as integers, rounded while loading: q8 and q4 are 8 or 4 bits in blocks of 32 with a scale; w8a8 is 8 bits with one scale per row, the fastest and coarsest, and not available on a GPU; auto stores them as --dtype says", "auto", "q8", "q4", "w8a8")
-	f.BoolVar(&o.requantize, "requantize", false, "round weights with --quantization that are quantised in their file already")
-	f.BoolVar(&o.convert, "allow-converted-weights", false, "load quantised weights also where the device has no format that keeps their numbers at about the size of their file: they are widened to float32, which takes several times the memory, or rounded as --dtype says; without it such a model is refused")
+	f.BoolVar(&o.requantize, "requantize", false, "round weights with --quantization that are quantized in their file already")
+	f.BoolVar(&o.convert, "allow-converted-weights", false, "load quantized weights also where the device has no format that keeps their numbers at about the size of their file: they are widened to float32, which takes several times the memory, or rounded as --dtype says; without it such a model is refused")
 }
 
 // types returns the formats of weights and of keys and values, and the name that

@@ -12,11 +12,11 @@ import (
 	"weir/weights"
 )
 
-// growth is how much memory, for their size in their file, quantised weights take without being
+// growth is how much memory, for their size in their file, quantized weights take without being
 // asked about, in hundredths.
 const growth = 115
 
-// A conversion is quantised weights that a device keeps in another way than their file.
+// A conversion is quantized weights that a device keeps in another way than their file.
 type conversion struct {
 	types  map[string]bool // as they are stored
 	as     string          // what becomes of them
@@ -25,7 +25,7 @@ type conversion struct {
 	lossy  bool            // some numbers change
 }
 
-// quantizedTensors are the tensors of linear layers that are quantised in their file.
+// quantizedTensors are the tensors of linear layers that are quantized in their file.
 func quantizedTensors(m *model.Model) (list []weights.Tensor) {
 	for _, x := range m.Matrices() {
 		if x.Use != model.Linear && x.Use != model.Gated {
@@ -40,7 +40,7 @@ func quantizedTensors(m *model.Model) (list []weights.Tensor) {
 	return list
 }
 
-// conversions are what c does to quantised weights that it does not keep as they are: rounded
+// conversions are what c does to quantized weights that it does not keep as they are: rounded
 // ones, and ones that take more memory than growth.
 func conversions(quantized []weights.Tensor, c cpu.Config) (list []conversion, err error) {
 	auto := c
@@ -96,12 +96,12 @@ func (v *conversion) String() string {
 	return fmt.Sprintf("weights in %s are %s %s: %s of memory instead of %s", strings.Join(slices.Sorted(maps.Keys(v.types)), ", "), how, v.as, inUnits(v.taken), inUnits(v.stored))
 }
 
-// checkQuantized refuses to change numbers of a file that is quantised already, or to take much
+// checkQuantized refuses to change numbers of a file that is quantized already, or to take much
 // more memory than it has bytes, unless the flags say so. The lines are for the log.
 func (o *cpuOptions) checkQuantized(quantized []weights.Tensor, c cpu.Config) (lines []string, err error) {
 	if len(quantized) == 0 {
 		if o.requantize {
-			lines = append(lines, "--requantize has no effect: the model is not quantised")
+			lines = append(lines, "--requantize has no effect: the model is not quantized")
 		}
 		return lines, nil
 	}
@@ -129,12 +129,12 @@ func (o *cpuOptions) checkQuantized(quantized []weights.Tensor, c cpu.Config) (l
 	return nil, err
 }
 
-// refuseRequantizing refuses --quantization for weights that are quantised already.
+// refuseRequantizing refuses --quantization for weights that are quantized already.
 func (o *cpuOptions) refuseRequantizing(quantized []weights.Tensor) error {
 	if len(quantized) == 0 || o.quantization == "auto" || o.requantize {
 		return nil
 	}
-	return usageError{fmt.Errorf("--quantization %s: the weights are quantised already (%s), and rounding them once more loses more than either would alone: leave it out, or add --requantize",
+	return usageError{fmt.Errorf("--quantization %s: the weights are quantized already (%s), and rounding them once more loses more than either would alone: leave it out, or add --requantize",
 		o.quantization, typesOf(quantized))}
 }
 

@@ -14,7 +14,7 @@ func blocksOf(d weights.DType) weights.Tensor {
 	return weights.Tensor{Name: d.String(), DType: d, Shape: []int{64, 512}, Data: make([]byte, 64*d.RowBytes(512))}
 }
 
-// TestQuantizedFiles: weights that are quantised in their file are not rounded again and do not
+// TestQuantizedFiles: weights that are quantized in their file are not rounded again and do not
 // take much more memory than the file, unless the flags say so. What is done to them is in the log.
 func TestQuantizedFiles(t *testing.T) {
 	// No format of the CPU keeps IQ2_XS in about as few bits.
@@ -35,12 +35,12 @@ func TestQuantizedFiles(t *testing.T) {
 		{"--dtype float32", coarse, widened, "", false},
 		{"--dtype bfloat16", coarse, "", "--dtype bfloat16: weights in IQ2_XS are rounded to bfloat16: 128KiB of memory instead of 19KiB: --allow-converted-weights accepts that, and without --dtype", true},
 		{"--dtype bfloat16 --allow-converted-weights", coarse, "weights in IQ2_XS are rounded to bfloat16", "", false},
-		{"--quantization q4", coarse, "", "--quantization q4: the weights are quantised already (IQ2_XS)", true},
+		{"--quantization q4", coarse, "", "--quantization q4: the weights are quantized already (IQ2_XS)", true},
 		{"--quantization q4 --allow-converted-weights", coarse, "", "add --requantize", true},
 		{"--quantization q4 --requantize", coarse, "weights in IQ2_XS are rounded to q4", "", false},
 		{"", plain, "", "", false},
 		{"--dtype float32", plain, "", "", false},
-		{"--quantization q8", plain, "", "--quantization q8: the weights are quantised already (Q8_0)", true},
+		{"--quantization q8", plain, "", "--quantization q8: the weights are quantized already (Q8_0)", true},
 		{"--quantization q8 --requantize", plain, "weights in Q8_0 are rounded to q8", "", false},
 		{"--dtype float16", plain, "", "weights in Q8_0 are rounded to float16", true},
 		{"--quantization w8a8", append(plain, coarse...), "", "(IQ2_XS, Q8_0)", true},
@@ -89,10 +89,10 @@ func TestServeQuantizedFile(t *testing.T) {
 	}
 	quantized++ // the head, which is the embedding
 	if n := len(quantizedTensors(s.network)); n != quantized {
-		t.Errorf("%d tensors of linear layers are quantised, not %d", n, quantized)
+		t.Errorf("%d tensors of linear layers are quantized, not %d", n, quantized)
 	}
 	if n := len(quantizedTensors(plain)); n != 0 {
-		t.Errorf("%d tensors of the bundled model are quantised", n)
+		t.Errorf("%d tensors of the bundled model are quantized", n)
 	}
 	for _, args := range []string{"--quantization q4", "--dtype bfloat16"} {
 		o, _ := parseServe(t, strings.Fields("--device cpu --kv-cache-memory 64MiB "+args)...)

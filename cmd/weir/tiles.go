@@ -17,7 +17,7 @@ type tileOptions struct {
 
 func (o *tileOptions) bind(f *flagSet) {
 	o.limit = 64 << 30
-	f.StringVar(&o.dir, "repack-cache", "", "`folder` for weights as the CPU device packs them, so that the next start of a quantised model reads them instead of packing them again; several servers may share it (default: they are packed at every start)")
+	f.StringVar(&o.dir, "repack-cache", "", "`folder` for weights as the CPU device packs them, so that the next start of a quantized model reads them instead of packing them again; several servers may share it (default: they are packed at every start)")
 	f.Var(&o.limit, "repack-cache-size", "most bytes of all files in --repack-cache; those that were used longest ago are removed")
 }
 

@@ -59,7 +59,7 @@ func benchMatMul(b *testing.B, cfg Config, dtype weights.DType, rows int) {
 	b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GFLOP/s")
 }
 
-// BenchmarkPacked is BenchmarkMatMul for matrices of quantised checkpoints.
+// BenchmarkPacked is BenchmarkMatMul for matrices of quantized checkpoints.
 func BenchmarkPacked(b *testing.B) {
 	const n, k, matrices = 3072, 1024, 40
 	for _, im := range impls {

@@ -38,7 +38,7 @@
 // two as the scale (MXINT8), so the dot product of two blocks is an exact integer on
 // every tier. An operation that writes an input of products (model.ActShape.Factor)
 // rounds each row while it is in the cache (input.go). The result depends on the row alone.
-// Matrices of quantised checkpoints of Hugging Face become such tiles if these can hold every
+// Matrices of quantized checkpoints of Hugging Face become such tiles if these can hold every
 // number as it is stored, and are widened otherwise (packed.go).
 //
 // Embeddings stay in the mapped file. If it is cut, reading a row faults, and the

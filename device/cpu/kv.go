@@ -188,7 +188,7 @@ const keyMax = math.MaxInt8
 // numbers of 8 bits.
 const keyBias = 128
 
-// putInt8 quantises a head's keys and values and stores them as position i of a
+// putInt8 quantizes a head's keys and values and stores them as position i of a
 // unit.
 func (c *cache) putInt8(unit []byte, i int, k, v []float32) {
 	inv := c.putScale(unit[c.keys-rowsPerTile*4:], i, k)

@@ -7,7 +7,7 @@ import (
 	"weir/weights"
 )
 
-// Quantised checkpoints of Hugging Face (weights.Packed) become tiles without a change of any
+// Quantized checkpoints of Hugging Face (weights.Packed) become tiles without a change of any
 // number where a format of tiles can hold them:
 //
 //	Q4     integers of 4 bits or fewer whose differences from the zero point are in [-8, 7],

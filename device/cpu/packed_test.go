@@ -10,7 +10,7 @@ import (
 	"weir/weights"
 )
 
-// packedCase is a matrix as a quantised checkpoint has it, and what becomes of it.
+// packedCase is a matrix as a quantized checkpoint has it, and what becomes of it.
 type packedCase struct {
 	name   string
 	layout weights.Layout
@@ -152,7 +152,7 @@ func asFP8(t *weights.Tensor) {
 	}
 }
 
-// TestPackedTiles: no number of a quantised checkpoint changes while it is loaded, and it has
+// TestPackedTiles: no number of a quantized checkpoint changes while it is loaded, and it has
 // the format that its header promises, but where its numbers contradict.
 func TestPackedTiles(t *testing.T) {
 	rnd := newRand(41)

@@ -18,7 +18,7 @@ var (
 	// ErrConfig is wrapped by every error about a Config, a shape or a matrix.
 	ErrConfig = errors.New("cuda: unusable")
 	// ErrStored says that no kernel reads the form in which a tensor is stored.
-	ErrStored = errors.New("cuda: quantised weights")
+	ErrStored = errors.New("cuda: quantized weights")
 	// ErrDevice is wrapped by every error of the driver or the device.
 	ErrDevice = errors.New("cuda: device error")
 )

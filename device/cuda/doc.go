@@ -21,7 +21,7 @@
 // With the formats [Q8] and [Q4], matrices are packed on the device while they are loaded, by
 // the CPU's rules to the bit, and their products turn them into bfloat16 in registers.
 // Activations are not rounded further; the CPU rounds them to 8 bits.
-// Weights that are quantised in their file already are packed into these tiles by the host, if
+// Weights that are quantized in their file already are packed into these tiles by the host, if
 // the tiles hold them as they are (exact.go).
 //
 // # A step

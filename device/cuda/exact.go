@@ -22,7 +22,7 @@ import (
 // would need a kernel of its own, and reading the file takes longer.
 
 // StoredAs is the format in which Load keeps a matrix or a table of embeddings. exact says that
-// its tensors are quantised, and kept as they are. If Load refuses them the error is
+// its tensors are quantized, and kept as they are. If Load refuses them the error is
 // ErrStored, or a fault of a file that was cut: the scales are read.
 func (c Config) StoredAs(m model.Matrix) (f Format, exact bool, err error) {
 	defer weights.CatchFault(debug.SetPanicOnFault(true), m.Rows, &err)

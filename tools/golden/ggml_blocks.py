@@ -4,7 +4,7 @@
     python ggml_blocks.py ../../weights/testdata/blocks ../../models/weir-tiny [LIBGGML-BASE.SO]
 
 Writes TYPE.gz for each type: 4 bytes with the number of columns, the blocks, and a float32 for
-each column, little-endian. The blocks are random bytes, and what ggml's own quantiser
+each column, little-endian. The blocks are random bytes, and what ggml's own quantizer
 (ggml_quantize_chunk), with and without an importance matrix, makes of random numbers, of rows
 of a trained model, and of rows that are unusual: zeros, one outlier, a constant, numbers that
 are very large or very small. The numbers are those of ggml's dequantize_row_*, which its

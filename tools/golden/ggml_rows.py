@@ -1,4 +1,4 @@
-"""Quantised weights of tiny models for package model.
+"""Quantized weights of tiny models for package model.
 
     pip install -r requirements.txt        (gguf 0.19.0, llama-cpp-python 0.3.36, which builds ggml and llama.cpp)
     python ggml_rows.py ../../model/testdata/quantised ../../models/weir-tiny [FOLDER]
@@ -6,7 +6,7 @@
 FOLDER has libggml-base.so and llama-quantize of llama.cpp; without it the libraries of
 llama-cpp-python are used. Writes
 
-  TYPE.gz                 for each type of blocks: 96 rows of 256 columns of a trained model, as ggml's own quantiser rounds them
+  TYPE.gz                 for each type of blocks: 96 rows of 256 columns of a trained model, as ggml's own quantizer rounds them
   mixed-q4_k_m.gguf       a network of one layer of such rows in bfloat16, as llama-quantize makes Q4_K_M of it: attn_v is Q6_K,
                           attn_q and attn_k are Q4_K
 """

@@ -1,4 +1,4 @@
-"""Writes small quantised checkpoints in the forms of Hugging Face, and the numbers that are read from them.
+"""Writes small quantized checkpoints in the forms of Hugging Face, and the numbers that are read from them.
 
     python tools/golden/quantized.py model/testdata/quantized quantconfig/testdata/lists.json
 
@@ -54,7 +54,7 @@ NETWORKS = {
 
 
 class Kind:
-    """A form: its config, and how it packs the matrix of a module. A module for which pack returns None is not quantised."""
+    """A form: its config, and how it packs the matrix of a module. A module for which pack returns None is not quantized."""
 
     def __init__(self, config, pack, network="llama", file=None, key="quantization_config", extra=None):
         self.config, self.pack, self.network, self.file, self.key, self.extra = config, pack, network, file, key, extra or {}
