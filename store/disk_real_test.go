@@ -123,11 +123,7 @@ func TestReallyFullDisk(t *testing.T) {
 func reallyFull(t *testing.T, large string) {
 	cmd := testkit.Child("full", t.TempDir(), large)
 	cmd.Stderr = nil // CombinedOutput sets it
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
+	testkit.MayMount(cmd)
 	out, err := cmd.CombinedOutput()
 	text := string(out)
 	if text == "" && err != nil || strings.HasPrefix(text, "skip") {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/internal/testkit"
 )
 
 // mountVar names a folder on which the server mounts a small file system of its own.
@@ -45,11 +47,7 @@ func init() {
 // mountFor makes a server mount its disk on a folder, where nobody else sees it.
 func mountFor(cmd *exec.Cmd, dir string) {
 	cmd.Env = append(cmd.Env, mountVar+"="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
+	testkit.MayMount(cmd)
 }
 
 // batchOf is a log request with one trajectory, whose text is random and does not

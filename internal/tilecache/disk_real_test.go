@@ -80,11 +80,7 @@ func fullDisk(args []string) {
 func TestReallyFullDisk(t *testing.T) {
 	cmd := testkit.Child("fullDisk", t.TempDir())
 	cmd.Stderr = io.Discard
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
+	testkit.MayMount(cmd)
 	out, err := cmd.Output()
 	said := string(out)
 	if said == "" && err != nil || strings.HasPrefix(said, "skip") {
