@@ -22,7 +22,7 @@ func wantContract(t *testing.T, err error, text string) {
 func TestShapeCheck(t *testing.T) {
 	good := func() model.Shape {
 		return model.Shape{
-			Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8,
+			KV:      model.UniformKV(2, 4, 2, 8),
 			Acts:    []model.ActShape{{Width: 32}, {Width: 64}},
 			Ropes:   []model.Rope{{InvFreq: make([]float32, 4), Scale: 1}},
 			Windows: []int{0, 100},

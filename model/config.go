@@ -40,6 +40,7 @@ type Config struct {
 	Windows      []int   // [L] a position sees itself and the Windows[l]-1 before it; 0: all
 	Rope         Rope    // of all layers
 	EOS          []int32 // ends of a sequence; generation_config.json may name others
+	Network      Network // what all of this says, and for most families more
 }
 
 // family is what transformers knows about an architecture besides its config.
@@ -318,7 +319,25 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	if c.Rope, c.MaxSeqTokens, err = raw.rope(c.HeadDim, c.MaxSeqTokens); err != nil {
 		return Config{}, err
 	}
+	c.describe()
 	return c, nil
+}
+
+// describe makes the description of a network whose layers are alike: Llama, Mistral, Qwen2 and Qwen3.
+func (c *Config) describe() {
+	norm := func(name string) NormSpec { return NormSpec{Name: name, Eps: c.NormEps} }
+	c.Network = Network{Final: norm("model.norm"), Ropes: []Rope{c.Rope}}
+	for i := range c.Layers {
+		a := AttentionSpec{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj", Heads: c.Heads, KVHeads: c.KVHeads,
+			KeyDim: c.HeadDim, ValueDim: c.HeadDim, QKVBias: c.QKVBias, OutBias: c.OutBias, ShareWith: -1, Window: c.Windows[i]}
+		if c.QKNorm {
+			a.QNorm, a.KNorm = norm("self_attn.q_norm"), norm("self_attn.k_norm")
+		}
+		c.Network.Layers = append(c.Network.Layers, Layer{
+			At: fmt.Sprintf("model.layers.%d.", i), InNorm: norm("input_layernorm"), Mixers: []Mixer{a}, FeedNorm: norm("post_attention_layernorm"),
+			Feeds: []Feed{MLPSpec{Gate: "mlp.gate_proj", Up: "mlp.up_proj", Down: "mlp.down_proj", Inner: c.Intermediate, Bias: c.MLPBias, Act: Activation{Kind: SiLU}}},
+		})
+	}
 }
 
 func (o *origin) inRange(field string, value, limit int) error {

@@ -55,7 +55,7 @@ func (d *tally) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act)
 
 func (d *tally) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
 	d.product(w, d.rows(dst))
-	d.Device.MatMulGate(dst, w, src, scratch)
+	d.Device.MatMulGate(dst, w, src, scratch, model.Activation{Kind: model.SiLU})
 }
 
 // rows is how many rows an operation on dst has.
@@ -75,7 +75,7 @@ func (d *tally) product(w model.Weight, rows int) {
 
 func (d *tally) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 	d.product(head, len(draws.Rows))
-	d.Device.Draw(head, src, draws)
+	d.Device.Draw(model.Head{W: head, Scale: 1}, src, draws)
 }
 
 func (d *tally) Attend(dst, q model.Act, layer int, a model.Attention) {

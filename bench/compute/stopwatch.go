@@ -70,7 +70,7 @@ func (s *Stopwatch) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.
 
 func (s *Stopwatch) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
 	start := time.Now()
-	s.Device.MatMulGate(dst, w, src, scratch)
+	s.Device.MatMulGate(dst, w, src, scratch, model.Activation{Kind: model.SiLU})
 	s.spent.Products += time.Since(start)
 }
 
@@ -93,7 +93,7 @@ func (s *Stopwatch) Gather(dst, src model.Act) {
 
 func (s *Stopwatch) Draw(head model.Weight, src model.Act, d *backend.Draws) {
 	start := time.Now()
-	s.Device.Draw(head, src, d)
+	s.Device.Draw(model.Head{W: head, Scale: 1}, src, d)
 	s.spent.Draw += time.Since(start)
 }
 

@@ -107,11 +107,11 @@ func (p *partial) from(n, dims int) partial {
 }
 
 // groupRows is the number of rows of a span and a KV head at most.
-func groupRows(s model.Shape) int { return max(spanRows, s.Heads/s.KVHeads) }
+func groupRows(s model.Shape) int { return max(spanRows, s.KV[0].Heads/s.KV[0].KVHeads) }
 
 // paddedDim is HeadDim rounded up to whole tiles.
 func paddedDim(s model.Shape) int {
-	return (s.HeadDim + rowsPerTile - 1) / rowsPerTile * rowsPerTile
+	return (s.KV[0].KeyDim + rowsPerTile - 1) / rowsPerTile * rowsPerTile
 }
 
 func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, error) {
@@ -174,7 +174,7 @@ type splitTask struct{ task, p int }
 
 func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 	j.dots = &j.d.impl.dots[j.d.cache.format]
-	j.group = s.Heads / s.KVHeads
+	j.group = s.KV[0].Heads / s.KV[0].KVHeads
 	j.rows = groupRows(s)
 	j.dims = paddedDim(s)
 	j.spans = make([]span, 0, s.Spec.MaxTokens)
@@ -214,7 +214,7 @@ func (j *attendJob) plan(b *backend.Batch) {
 
 // Attend implements model.Device.
 func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
-	width := d.shape.Heads * d.shape.HeadDim
+	width := d.shape.KV[0].Heads * d.shape.KV[0].KeyDim
 	if dst.Width != width || q.Width != width || layer < 0 || layer >= d.cache.layers {
 		panic(fmt.Sprintf("cpu: Attend from rows of %d to rows of %d in layer %d", q.Width, dst.Width, layer))
 	}

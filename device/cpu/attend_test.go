@@ -133,7 +133,7 @@ func (b *attendInput) attend(t *testing.T, cfg Config) [][]float32 {
 		spec.MaxTokens += s.context
 		spec.MaxSeqTokens = max(spec.MaxSeqTokens, s.context)
 	}
-	if err := d.Plan(model.Shape{Layers: 2, Heads: b.heads, KVHeads: b.kvHeads, HeadDim: b.dim, Acts: []model.ActShape{{Width: width + 2*kv}, {Width: width}}, Spec: spec}); err != nil {
+	if err := d.Plan(model.Shape{KV: model.UniformKV(2, b.heads, b.kvHeads, b.dim), Acts: []model.ActShape{{Width: width + 2*kv}, {Width: width}}, Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range d.cache.data {

@@ -100,7 +100,7 @@ func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Dev
 		}
 	})
 	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
-	if err := d.Plan(model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: acts, Spec: spec}); err != nil {
+	if err := d.Plan(model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: acts, Spec: spec}); err != nil {
 		b.Fatal(err)
 	}
 	d.batch = &backend.Batch{Tokens: make([]int32, rows)}
@@ -118,7 +118,7 @@ func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Dev
 // cache that a sequence reads, once.
 func BenchmarkAttend(b *testing.B) {
 	for _, im := range impls {
-		for _, shape := range []model.Shape{{Heads: 32, KVHeads: 8, HeadDim: 64}, {Heads: 16, KVHeads: 8, HeadDim: 128}} {
+		for _, shape := range []model.Shape{{KV: model.UniformKV(1, 32, 8, 64)}, {KV: model.UniformKV(1, 16, 8, 128)}} {
 			for _, kv := range []Format{BF16, Int8, F16, F32} {
 				for _, c := range []struct{ seqs, rows, context int }{{1, 1, 8192}, {8, 1, 4096}, {1, 512, 512}, {1, 512, 4096}} {
 					if im.name == "generic" && c.rows*c.context > 8192 {

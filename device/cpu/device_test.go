@@ -382,7 +382,7 @@ func TestMisuse(t *testing.T) {
 		"beyond the buffer": func() { r.MatMul(model.Act{Buf: actX, Off: 1, Width: n.dim}, r.w.out[0], act(q)) },
 		"negative offset":   func() { r.Gather(model.Act{Buf: actD, Off: -1, Width: 5}, act(5)) },
 		"no columns":        func() { r.Gather(model.Act{Buf: actD}, act(0)) },
-		"Embed":             func() { r.Embed(act(n.dim+1), r.w.embed) },
+		"Embed":             func() { r.Embed(act(n.dim+1), r.w.embed, 1) },
 		"Norm, groups":      func() { r.Norm(act(n.dim+1), act(n.dim+1), r.w.norms[0], 0) },
 		"Norm, widths":      func() { r.Norm(act(n.dim), act(2*n.dim), r.w.norms[0], 0) },
 		"StoreKV, queries":  func() { r.StoreKV(0, act(q+1), act(kv), act(kv), noRope) },
@@ -401,9 +401,9 @@ func TestMisuse(t *testing.T) {
 		"scratch is the input":    func() { r.MatMulAdd(model.Act{Buf: actX, Width: n.dim}, r.w.out[0], act(q), act(n.dim)) },
 		"Gather":                  func() { r.Gather(model.Act{Buf: actD, Width: 10}, act(11)) },
 		"Draw, head":              func() { r.Draw(r.w.out[0], act(q), &f.draws) },
-		"Draw, width":             func() { r.Draw(r.w.head, act(n.dim+1), &f.draws) },
+		"Draw, width":             func() { r.Draw(model.Head{W: r.w.head, Scale: 1}, act(n.dim+1), &f.draws) },
 		"a slot beyond the cache": func() { f.batch.Slots[1] = 1 << 30; r.StoreKV(0, act(q), act(kv), act(kv), noRope) },
-		"a token beyond the rows": func() { f.batch.Tokens[1] = int32(n.vocab); r.Embed(act(n.dim), r.w.embed) },
+		"a token beyond the rows": func() { f.batch.Tokens[1] = int32(n.vocab); r.Embed(act(n.dim), r.w.embed, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -32,8 +32,8 @@ func (s *drawState) allocate(mem *arena, sp backend.Spec) error {
 
 // Draw implements model.Device. It is carried out by End, which knows where the
 // results go.
-func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
-	m := &d.params[head].linear
+func (d *Device) Draw(head model.Head, src model.Act, draws *backend.Draws) {
+	m := &d.params[head.W].linear
 	if m.n != d.shape.Spec.VocabSize || m.k != src.Width {
 		panic(fmt.Sprintf("cpu: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", m.n, m.k, d.shape.Spec.VocabSize, src.Width))
 	}

@@ -49,8 +49,8 @@ func KVBytesPerToken(f Format, s model.Shape) (int64, error) {
 }
 
 func cacheLayout(f Format, s model.Shape) (cache, error) {
-	c := cache{format: f, layers: s.Layers, heads: s.KVHeads, headDim: s.HeadDim, blockTokens: s.Spec.BlockTokens}
-	c.columns = (s.HeadDim + 3) &^ 3
+	c := cache{format: f, layers: len(s.KV), heads: s.KV[0].KVHeads, headDim: s.KV[0].KeyDim, blockTokens: s.Spec.BlockTokens}
+	c.columns = (s.KV[0].KeyDim + 3) &^ 3
 	scales := 0
 	if f == Int8 {
 		scales = rowsPerTile * 4
@@ -59,7 +59,7 @@ func cacheLayout(f Format, s model.Shape) (cache, error) {
 	c.valueT = f.tileBytes(rowsPerTile)
 	c.valueScale = c.keys + paddedDim(s)/rowsPerTile*c.valueT
 	c.unit = c.valueScale + scales
-	block, err := sizeOf(s.Layers, s.KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
+	block, err := sizeOf(len(s.KV), s.KV[0].KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
 	if err != nil {
 		return cache{}, err
 	}
@@ -96,15 +96,15 @@ func (c *cache) offset(block int32, pos int) int {
 // StoreKV implements model.Device. Rows are taken on their own, like those of a
 // rowJob.
 func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
-	width, kvWidth := d.shape.Heads*d.cache.headDim, d.cache.heads*d.cache.headDim
+	width, kvWidth := d.shape.KV[0].Heads*d.cache.headDim, d.cache.heads*d.cache.headDim
 	if q.Width != width || k.Width != kvWidth || v.Width != kvWidth || layer < 0 || layer >= d.cache.layers {
 		panic(fmt.Sprintf("cpu: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
 	}
 	j := &d.headsJob
-	j.q, j.k, j.v, j.layer, j.eps = d.written(q), d.view(k), d.view(v), layer, h.Eps
+	j.q, j.k, j.v, j.layer, j.eps = d.written(q), d.view(k), d.view(v), layer, h.QNorm.Eps
 	j.qNorm, j.kNorm, j.rope = nil, nil, nil
-	if h.Norm {
-		j.qNorm, j.kNorm = d.params[h.QNorm].vec, d.params[h.KNorm].vec
+	if h.QNorm.On {
+		j.qNorm, j.kNorm = d.params[h.QNorm.W].vec, d.params[h.KNorm.W].vec
 		if len(j.qNorm) != d.cache.headDim || len(j.kNorm) != d.cache.headDim {
 			panic(fmt.Sprintf("cpu: StoreKV norms heads of %d with %d and %d weights", d.cache.headDim, len(j.qNorm), len(j.kNorm)))
 		}

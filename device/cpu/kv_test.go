@@ -29,7 +29,7 @@ func TestStoreKVKeepsKeys(t *testing.T) {
 		before = append(before, slices.Clone(v))
 	}
 	r.StoreKV(1, all.Cols(0, width), all.Cols(width, kvWidth), all.Cols(width+kvWidth, kvWidth),
-		model.Heads{Norm: true, QNorm: r.w.headNorm, KNorm: r.w.headNorm, Eps: netEps})
+		model.Heads{QNorm: model.HeadNorm{On: true, W: r.w.headNorm, Eps: netEps}, KNorm: model.HeadNorm{On: true, W: r.w.headNorm, Eps: netEps}})
 	for row, was := range before {
 		is := r.view(all).row(row)
 		if slices.Equal(is[:width], was[:width]) {

@@ -21,6 +21,9 @@ const (
 	draftRows, draftTiles = 96, 16
 )
 
+// pieces are the parts of networks that this device computes besides what every decoder has.
+const pieces = model.Pieces(0)
+
 // Plan implements model.Device.
 func (d *Device) Plan(s model.Shape) error {
 	if d.planned {
@@ -28,6 +31,9 @@ func (d *Device) Plan(s model.Shape) error {
 	}
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if missing := s.Pieces &^ pieces; missing != 0 {
+		return fmt.Errorf("%w: this network has %s, which the CPU does not compute", ErrConfig, missing)
 	}
 	if s.Spec.Depth != 1 {
 		return fmt.Errorf("%w: %d steps in flight, but this device has one", ErrConfig, s.Spec.Depth)
@@ -91,7 +97,7 @@ func (d *Device) allocate(s model.Shape) error {
 		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
 			return err
 		}
-		if sc.key, err = d.mem.floats(s.HeadDim); err != nil {
+		if sc.key, err = d.mem.floats(s.KV[0].KeyDim); err != nil {
 			return err
 		}
 		rows := min(draftRows, sp.MaxTokens)

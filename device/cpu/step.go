@@ -82,7 +82,7 @@ func (d *Device) eachRow(j rowJob, n, cost int) {
 }
 
 // Embed implements model.Device.
-func (d *Device) Embed(dst model.Act, w model.Weight) {
+func (d *Device) Embed(dst model.Act, w model.Weight, scale float32) {
 	e := &d.params[w].embed
 	if dst.Width != e.width {
 		panic(fmt.Sprintf("cpu: Embed of rows of %d into rows of %d", e.width, dst.Width))
@@ -97,8 +97,8 @@ func embedRow(j *rowJob, r int) {
 }
 
 // Norm implements model.Device.
-func (d *Device) Norm(dst, src model.Act, w model.Weight, eps float32) {
-	vec := d.params[w].vec
+func (d *Device) Norm(dst, src model.Act, n model.Norm) {
+	vec, eps := d.params[n.W].vec, n.Eps
 	if dst.Width != src.Width || dst.Width != len(vec) {
 		panic(fmt.Sprintf("cpu: Norm of rows of %d into rows of %d with %d weights", src.Width, dst.Width, len(vec)))
 	}
@@ -118,7 +118,7 @@ func (im *impl) norm(y, x, w []float32, eps float32) {
 }
 
 // MatMulGate implements model.Device.
-func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
 	if scratch.Width != 2*dst.Width || scratch.Buf == dst.Buf || scratch.Buf == src.Buf {
 		panic(fmt.Sprintf("cpu: MatMulGate of rows of %d into rows of %d", scratch.Width, dst.Width))
 	}

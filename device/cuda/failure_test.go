@@ -254,7 +254,7 @@ func TestUnusable(t *testing.T) {
 			t.Errorf("%s: opened", name)
 		}
 	}
-	ok := model.Shape{Layers: 1, Heads: 4, KVHeads: 2, HeadDim: 32, Acts: []model.ActShape{{Width: 64}}, Windows: []int{0},
+	ok := model.Shape{KV: model.UniformKV(1, 4, 2, 32), Acts: []model.ActShape{{Width: 64}}, Windows: []int{0},
 		Spec: backend.Spec{VocabSize: 10, BlockTokens: 16, NumBlocks: 4, MaxTokens: 4, MaxSeqs: 2, MaxSeqTokens: 32, Depth: 2}}
 	for name, edit := range map[string]func(*model.Shape){
 		"no layers":     func(s *model.Shape) { s.Layers = 0 },
