@@ -18,7 +18,7 @@ import (
 
 // blocksConfig is a network whose matrices have rows of one block of the largest types.
 var blocksConfig = model.Config{
-	Architecture: "Qwen3ForCausalLM", VocabSize: 96, Hidden: 256, Intermediate: 256, KV: model.UniformKV(2, 4, 2, 64),
+	Architecture: "Qwen3ForCausalLM", VocabSize: 96, Hidden: 256, Intermediate: 256, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 64,
 	MaxSeqTokens: 256, NormEps: 1e-6, TiedHead: true, QKNorm: true, Windows: []int{0, 0}, EOS: []int32{2}, Rope: plainRope(64),
 }
 

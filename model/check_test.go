@@ -36,9 +36,9 @@ func TestShapeCheck(t *testing.T) {
 		edit func(s *model.Shape)
 		text string
 	}{
-		{func(s *model.Shape) { s.Layers = 0 }, "0 layers, 4 heads, 2 KV heads and heads of 8 must all be positive"},
-		{func(s *model.Shape) { s.HeadDim = -8 }, "heads of -8 must all be positive"},
-		{func(s *model.Shape) { s.KVHeads = 3 }, "4 heads are not a multiple of 3 KV heads"},
+		{func(s *model.Shape) { s.KV = nil }, "there is no cache of keys and values"},
+		{func(s *model.Shape) { s.KV[1].KeyDim = -8 }, "cache 1: 4 heads, 2 KV heads and heads of -8 and 8 must all be positive"},
+		{func(s *model.Shape) { s.KV[0].KVHeads = 3 }, "cache 0: 4 heads are not a multiple of 3 KV heads"},
 		{func(s *model.Shape) { s.Spec.NumBlocks = 1 }, "NumBlocks is 1, but must be at least 2"},
 		{func(s *model.Shape) { s.Spec.Depth = 0 }, "Depth is 0, but must be 1 or 2"},
 		{func(s *model.Shape) { s.Spec.BlockTokens = 24 }, "KV blocks of 24 tokens are not a multiple of 16"},

@@ -42,9 +42,9 @@ func (d *reference) Plan(s model.Shape) error {
 	for i, a := range s.Acts {
 		d.rows[i] = zeros(s.Spec.MaxTokens, a.Width)
 	}
-	for range s.Layers {
-		d.k = append(d.k, zeros(s.Spec.NumBlocks*s.Spec.BlockTokens, s.KVHeads*s.HeadDim))
-		d.v = append(d.v, zeros(s.Spec.NumBlocks*s.Spec.BlockTokens, s.KVHeads*s.HeadDim))
+	for _, kv := range s.KV {
+		d.k = append(d.k, zeros(s.Spec.NumBlocks*s.Spec.BlockTokens, kv.KVHeads*kv.KeyDim))
+		d.v = append(d.v, zeros(s.Spec.NumBlocks*s.Spec.BlockTokens, kv.KVHeads*kv.ValueDim))
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (d *reference) act(a model.Act) [][]float64 {
 	return rows
 }
 
-func (d *reference) Embed(dst model.Act, w model.Weight) {
+func (d *reference) Embed(dst model.Act, w model.Weight, scale float32) {
 	for i, row := range d.act(dst) {
 		token := d.batch.Tokens[i]
 		if token < 0 {
@@ -166,10 +166,10 @@ func (d *reference) Embed(dst model.Act, w model.Weight) {
 	}
 }
 
-func (d *reference) Norm(dst, src model.Act, w model.Weight, eps float32) {
+func (d *reference) Norm(dst, src model.Act, n model.Norm) {
 	from := d.act(src)
 	for i, to := range d.act(dst) {
-		normRow(to, from[i], d.weights[w].rows[0], eps)
+		normRow(to, from[i], d.weights[n.W].rows[0], n.Eps)
 	}
 }
 
@@ -256,7 +256,7 @@ func (d *reference) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.
 	}
 }
 
-func (d *reference) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+func (d *reference) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
 	d.MatMul(scratch, w, src)
 	from := d.act(scratch)
 	for i, to := range d.act(dst) {
@@ -269,12 +269,12 @@ func (d *reference) MatMulGate(dst model.Act, w model.Weight, src, scratch model
 
 func (d *reference) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
 	for i, row := range d.act(q) {
-		d.turnHeads(row, h, h.QNorm, i)
+		d.turnHeads(row, d.shape.KV[layer].KeyDim, h, h.QNorm, i)
 	}
 	for i, row := range d.act(k) {
 		to := d.k[layer][d.batch.Slots[i]]
 		copy(to, row)
-		d.turnHeads(to, h, h.KNorm, i)
+		d.turnHeads(to, d.shape.KV[layer].KeyDim, h, h.KNorm, i)
 	}
 	for i, row := range d.act(v) {
 		copy(d.v[layer][d.batch.Slots[i]], row)
@@ -282,11 +282,11 @@ func (d *reference) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
 }
 
 // turnHeads norms and rotates the heads of a row of token i.
-func (d *reference) turnHeads(row []float64, h model.Heads, norm model.Weight, i int) {
-	for ; len(row) > 0; row = row[d.shape.HeadDim:] {
-		head := row[:d.shape.HeadDim]
-		if h.Norm {
-			normRow(head, head, d.weights[norm].rows[0], h.Eps)
+func (d *reference) turnHeads(row []float64, dim int, h model.Heads, norm model.HeadNorm, i int) {
+	for ; len(row) > 0; row = row[dim:] {
+		head := row[:dim]
+		if norm.On {
+			normRow(head, head, d.weights[norm.W].rows[0], norm.Eps)
 		}
 		if h.Rope != model.NoRope {
 			rotate(head, d.shape.Ropes[h.Rope], d.batch.Pos[i])
@@ -305,7 +305,7 @@ func rotate(head []float64, r model.Rope, pos int32) {
 }
 
 func (d *reference) Attend(dst, q model.Act, layer int, a model.Attention) {
-	b, size := d.batch, d.shape.HeadDim
+	b, size := d.batch, d.shape.KV[layer].KeyDim
 	to, from := d.act(dst), d.act(q)
 	seq := 0
 	for i := range b.Tokens {
@@ -320,8 +320,8 @@ func (d *reference) Attend(dst, q model.Act, layer int, a model.Attention) {
 		if a.Window > 0 {
 			first = max(0, int(b.Pos[i])+1-a.Window)
 		}
-		for h := range d.shape.Heads {
-			kv := h / (d.shape.Heads / d.shape.KVHeads) * size
+		for h := range d.shape.KV[layer].Heads {
+			kv := h / (d.shape.KV[layer].Heads / d.shape.KV[layer].KVHeads) * size
 			var p []float64
 			sum := 0.0
 			slot := func(pos int) int {
@@ -354,7 +354,7 @@ func (d *reference) Gather(dst, src model.Act) {
 
 func (d *reference) EndForward() {}
 
-func (d *reference) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
+func (d *reference) Draw(head model.Head, src model.Act, draws *backend.Draws) {
 	if draws.Ready != nil {
 		draws.Ready()
 	}
@@ -370,8 +370,8 @@ func (d *reference) Draw(head model.Weight, src model.Act, draws *backend.Draws)
 		}
 		best, at := math.Inf(-1), int32(-1)
 		rounded := roundActivations(from[r])
-		for token := range d.weights[head].rows {
-			logit := d.weights[head].dot(token, from[r], rounded)
+		for token := range d.weights[head.W].rows {
+			logit := d.weights[head.W].dot(token, from[r], rounded)
 			if logit > best {
 				best, at = logit, int32(token)
 			}

@@ -13,7 +13,7 @@ const leastContext = 4096
 
 // cacheBytes is how many bytes the keys and values of one token take.
 func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {
-	return cpu.KVBytesPerToken(f, model.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim})
+	return cpu.KVBytesPerToken(f, c.Shape())
 }
 
 // packedBytes is how many bytes of memory the weights take on the CPU. Embeddings stay in their
