@@ -55,7 +55,7 @@ func (s *Shape) Check() error {
 	}
 	for i, r := range s.Ropes {
 		if r.Offset < 0 || r.Offset+2*len(r.InvFreq) > widest {
-			return broken("rotary table %d rotates dimensions up to %d, but a head has %d", i, r.Offset+2*len(r.InvFreq), widest)
+			return broken("rotary table %d rotates %d dimensions from %d on, but a head has %d", i, 2*len(r.InvFreq), r.Offset, widest)
 		}
 	}
 	for i, w := range s.Windows {

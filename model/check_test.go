@@ -43,7 +43,7 @@ func TestShapeCheck(t *testing.T) {
 		{func(s *model.Shape) { s.Spec.Depth = 0 }, "Depth is 0, but must be 1 or 2"},
 		{func(s *model.Shape) { s.Spec.BlockTokens = 24 }, "KV blocks of 24 tokens are not a multiple of 16"},
 		{func(s *model.Shape) { s.Acts[1].Width = 0 }, "activation buffer 1 has 0 columns"},
-		{func(s *model.Shape) { s.Ropes[0].InvFreq = make([]float32, 5) }, "rotary table 0 rotates 10 dimensions, but a head has 8"},
+		{func(s *model.Shape) { s.Ropes[0].InvFreq = make([]float32, 5) }, "rotary table 0 rotates 10 dimensions from 0 on, but a head has 8"},
 		{func(s *model.Shape) { s.Windows[1] = -1 }, "attention window 1 is -1 positions wide"},
 	} {
 		s := good()

@@ -23,6 +23,7 @@ type decoder struct {
 	y                rows // [., D] what a part gives, where it is not added at once
 	part             rows // [., D] what a part of y gives
 	scratch          rows // [., D] scratch of a part's last product; h where that is not needed any more
+	pass             pass // the one that is queued, kept here because it must not be allocated
 	params           []parameter
 	shape            Shape
 }
@@ -103,12 +104,13 @@ func (p *pass) normed(dst, src rows, n *Norm) {
 
 // forward queues a step up to the input of the head, which lies in n.h.drawn.
 func (n *decoder) forward(d Device, b *backend.Batch) {
-	p := pass{Device: d, n: n}
+	p := &n.pass
+	*p = pass{Device: d, n: n}
 	p.begin(b)
 	for i := range n.layers {
 		last := i == len(n.layers)-1
 		p.cacheOnly = last && len(b.At) == 0
-		n.layers[i].forward(&p, i, last)
+		n.layers[i].forward(p, i, last)
 		if p.cacheOnly {
 			d.EndForward() // no row is drawn: the cache is all that the step was for
 			return
@@ -219,12 +221,13 @@ func (l *layer) sum(p *pass, norm *Norm, parts int, part func(i int, dst rows, a
 // fill queues a step that writes keys and values, and other states, that the layers make of the
 // embeddings alone.
 func (n *decoder) fill(d Device, b *backend.Batch) {
-	p := pass{Device: d, n: n, cacheOnly: true}
+	p := &n.pass
+	*p = pass{Device: d, n: n, cacheOnly: true}
 	p.begin(b)
 	for i := range n.layers {
 		l := &n.layers[i]
 		for _, m := range l.mixers {
-			m.mix(&p, p.input(l.inNorm))
+			m.mix(p, p.input(l.inNorm))
 		}
 	}
 	d.EndForward()

@@ -273,8 +273,8 @@ func (r *Runner) Shorten(tokens int) error {
 	return nil
 }
 
-// FillCache runs a step that draws nothing and writes the keys and values of the first
-// layer to b's slots in all layers, without computing the layers. A benchmark uses it
+// FillCache runs a step that draws nothing and writes to b's slots, in each layer, the keys and
+// values that it makes of the embeddings, without computing the layers. A benchmark uses it
 // to measure steps at a long context that would take minutes to compute. What such
 // steps draw has no meaning.
 func (r *Runner) FillCache(b *backend.Batch) error {
