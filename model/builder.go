@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -14,6 +15,7 @@ type builder struct {
 	params []parameter
 	bufs   map[bufName]int // index into shape.Acts
 	caches map[int]int     // of layers that have keys and values: index into shape.KV
+	after  []func()        // what is to be done when all values are loaded
 	layer  int             // the number of the layer that is built
 }
 
@@ -158,7 +160,12 @@ func (b *builder) headNorm(into *HeadNorm, prefix string, s NormSpec, dim, heads
 		v.each = plusOne
 	}
 	if perHead {
-		dim *= heads
+		p := parameter{use: Vector, into: &into.W}
+		for h := range heads {
+			p.rows = append(p.rows, stored{prefix + fmt.Sprintf(s.Name, h) + ".weight", []int{dim}, v})
+		}
+		b.params = append(b.params, p)
+		return
 	}
 	b.vector(&into.W, prefix+s.tensor(), dim, v)
 }

@@ -77,6 +77,9 @@ func Architectures() []string {
 	for name := range families {
 		names = append(names, name)
 	}
+	for name := range recipes {
+		names = append(names, name)
+	}
 	slices.Sort(names)
 	return names
 }
@@ -143,6 +146,9 @@ func ParseConfig(b []byte) (Config, error) {
 	if err := unmarshal(b, &head); err != nil {
 		return Config{}, badConfig("%v", err)
 	}
+	if arch, r, ok := findRecipe(head.Architectures, head.ModelType); ok {
+		return readRecipe(arch, r, jsontext.Trim(b))
+	}
 	arch, fam, ok := findFamily(head.Architectures, head.ModelType)
 	if !ok {
 		what := fmt.Sprintf("architecture %s", strings.Join(head.Architectures, ", "))
@@ -170,6 +176,22 @@ func (raw *rawConfig) clearNulls(file jsontext.Value) {
 			*field = 0
 		}
 	}
+}
+
+func findRecipe(architectures []string, modelType string) (string, recipe, bool) {
+	for _, a := range architectures {
+		if r, ok := recipes[a]; ok {
+			return a, r, true
+		}
+	}
+	if len(architectures) == 0 {
+		for a, r := range recipes {
+			if r.modelType == modelType {
+				return a, r, true
+			}
+		}
+	}
+	return "", recipe{}, false
 }
 
 func findFamily(architectures []string, modelType string) (string, family, bool) {

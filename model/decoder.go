@@ -25,6 +25,7 @@ type decoder struct {
 	scratch          rows // [., D] scratch of a part's last product; h where that is not needed any more
 	pass             pass // the one that is queued, kept here because it must not be allocated
 	params           []parameter
+	after            []func() // to be called when all values are loaded
 	shape            Shape
 }
 
@@ -269,7 +270,7 @@ func newDecoder(c *Config) *decoder {
 	for _, r := range b.shape.Ropes {
 		b.needs(PieceRopeKinds, r.Interleaved || r.Offset != 0)
 	}
-	n.params, n.shape = b.params, b.shape
+	n.params, n.shape, n.after = b.params, b.shape, b.after
 	return n
 }
 

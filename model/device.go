@@ -147,7 +147,7 @@ const (
 // Activation is a function of one number with its parameters. In a gated product, activation(gate)
 // is multiplied with up + UpPlus. A Limit, if it is not 0, bounds the gate from above and up to
 // both sides before that (gpt-oss, transformers/models/gpt_oss/modeling_gpt_oss.py); for XIELU it
-// is beta.
+// is beta, and UpPlus is eps.
 type Activation struct {
 	Kind               ActivationKind
 	Alpha, Beta, Limit float32
@@ -162,6 +162,10 @@ const (
 	SoftmaxTop                    // over those that are chosen, which have the greatest logits
 	SigmoidScore                  // of each logit
 	SqrtSoftplus                  // of each logit
+	// SparseMixer chooses two experts one after the other (Liu et al., "GRIN", 2024; transformers,
+	// phimoe, sparsemixer): the score of each is its part in a softmax over the experts that are
+	// left and whose logit x is near the greatest, t, of them: (t-x) / max(|x|, t) <= 2*Jitter.
+	SparseMixer
 )
 
 // Router chooses experts for each row by its logits. Experts are chosen by score + Bias; those
@@ -175,11 +179,12 @@ type Router struct {
 	// groups count as score 0 before Bias was added, as transformers have it. 0: no groups.
 	Groups, TopGroups int
 	GroupBest2        bool
-	// Renorm divides the weights by their sum, or by Floor if that is greater.
-	Renorm    bool
-	Floor     float32
-	Scale     float32 // factor on the weights, after Renorm
-	PerExpert Weight  // [E] further factors; NoWeight: 1
+	// Renorm divides the weights by their sum plus RenormAdd, or by Floor if that is greater.
+	Renorm           bool
+	Floor, RenormAdd float32
+	Jitter           float32 // of SparseMixer
+	Scale            float32 // factor on the weights, after Renorm
+	PerExpert        Weight  // [E] further factors; NoWeight: 1
 }
 
 // Experts is a mixture of feed-forward networks.
@@ -398,7 +403,7 @@ type Device interface {
 	// Activate writes a(src). dst may be src.
 	Activate(dst, src Act, a Activation)
 	// Gate writes src * a(gate). gate is as wide as src, or a part of it that divides its
-	// width: then each number of gate is for so many consecutive columns of src. dst may be src.
+	// width: then each number of gate is for so many consecutive columns of src. dst may be src, and gate if that is as wide.
 	Gate(dst, src, gate Act, a Activation)
 	// Add adds scale*src to dst.
 	Add(dst, src Act, scale float32)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -56,6 +57,9 @@ func (s *MLPSpec) build(b *builder, l *Layer, d int) *mlp {
 			}
 		}
 		b.params = append(b.params, p)
+	}
+	if s.XIELU != "" {
+		b.xielu(&m.act, l.At+s.XIELU)
 	}
 	b.linear(&m.down, Linear, l.At, s.Inner, s.Bias, part{s.Down, d})
 	b.normOf(&m.outNorm, l.At, s.OutNorm, d)
@@ -120,7 +124,7 @@ type mixture struct {
 
 func (s ExpertsSpec) feed(b *builder, l *Layer) feed {
 	d := b.c.Hidden
-	m := &mixture{fromX: s.RouterFromX, routerMul: or1(s.RouterMul), sharedGate: NoWeight, latentIn: NoWeight}
+	m := &mixture{fromX: s.FromX, routerMul: or1(s.RouterMul), sharedGate: NoWeight, latentIn: NoWeight}
 	b.normOf(&m.routerNorm, l.At, s.RouterNorm, d)
 	if m.routerNorm != nil {
 		m.routed = b.act("router", d, sumBuf)
@@ -134,9 +138,13 @@ func (s ExpertsSpec) feed(b *builder, l *Layer) feed {
 	m.sum = b.act("experts", d, sumBuf)
 	m.e = Experts{Plain: s.Plain, Inner: s.Inner, Act: s.Act, ScoreInput: s.ScoreInput, GateUp: make([]Weight, s.Experts), Down: make([]Weight, s.Experts),
 		Router: Router{TopK: s.TopK, Score: s.Score, Bias: NoWeight, Groups: s.Groups, TopGroups: s.TopGroups, GroupBest2: s.GroupBest2, Renorm: s.Renorm,
-			Floor: s.Floor, Scale: or1(s.Scale), PerExpert: NoWeight}}
+			Floor: s.Floor, RenormAdd: s.RenormAdd, Jitter: s.Jitter, Scale: or1(s.Scale), PerExpert: NoWeight}}
 	if s.Bias != "" {
-		b.vector(&m.e.Bias, l.At+s.Bias, s.Experts, view{})
+		shape, v := []int{s.Experts}, view{}
+		if s.BiasShape != nil {
+			shape, v = s.BiasShape, view{vector: true}
+		}
+		b.params = append(b.params, parameter{use: Vector, rows: []stored{{l.At + s.Bias, shape, v}}, into: &m.e.Bias})
 	}
 	if s.PerExpert != "" {
 		b.vector(&m.e.PerExpert, l.At+s.PerExpert, s.Experts, view{})
@@ -244,10 +252,10 @@ func (s *ExpertsSpec) down(at string, i, d int, into *Weight) parameter {
 }
 
 func (m *mixture) run(p *pass, dst, in, x rows, add bool) {
-	routed := in
 	if m.fromX {
-		routed = x
+		in = x
 	}
+	routed := in
 	if m.routerNorm != nil {
 		p.normed(m.routed, routed, m.routerNorm)
 		routed = m.routed
@@ -352,4 +360,23 @@ func (m *perLayer) add(p *pass, layer int) {
 	p.MatMul(p.of(n.y), m.outs[layer], p.of(m.mid))
 	p.normed(n.y, n.y, m.outNorms[layer])
 	p.Add(p.of(n.x), p.of(n.y), 1)
+}
+
+// xielu reads the parameters of XIELU (Huang and Schlag, "Deriving Activation Functions Using
+// Integration", 2024), which are stored so that softplus makes them positive.
+func (b *builder) xielu(a *Activation, prefix string) {
+	for _, p := range []struct {
+		name string
+		into *float32
+	}{{"alpha_p", &a.Alpha}, {"alpha_n", &a.Beta}, {"beta", &a.Limit}, {"eps", &a.UpPlus}} {
+		shape := []int{1}
+		if p.name == "beta" || p.name == "eps" {
+			shape = []int{}
+		}
+		b.params = append(b.params, parameter{rows: []stored{{prefix + p.name, shape, view{}}}, value: p.into})
+	}
+	b.after = append(b.after, func() {
+		softplus := func(x float32) float32 { return float32(math.Log1p(math.Exp(float64(x)))) }
+		a.Alpha, a.Beta = softplus(a.Alpha), a.Limit+softplus(a.Beta)
+	})
 }

@@ -200,6 +200,7 @@ type MLPSpec struct {
 	Norm, OutNorm  NormSpec // of this network alone
 	GateScale      float32  // factors on what the products give; 0: 1
 	OutScale       float32
+	XIELU          string  // prefix of tensors with the parameters of that activation
 	Sparsity       float32 // share of the gate that is cut off as not among the greatest, as in Gemma 3n; 0: none
 }
 
@@ -208,12 +209,13 @@ type ExpertsSpec struct {
 	Router     string // product of logits
 	RouterBias bool
 	// RouterNorm and RouterScale are of what the router reads, which is what the experts read if
-	// RouterNorm is none. With RouterFromX the router reads the residual stream.
+	// RouterNorm is none. With FromX both read the residual stream, and not what FeedNorm makes of it.
 	RouterNorm  NormSpec
 	RouterScale string // a tensor of [D] without suffix; "": none
 	RouterMul   float32
-	RouterFromX bool
+	FromX       bool
 	Bias        string // selection bias, a tensor without suffix; "": none
+	BiasShape   []int  // of Bias; nil: [Experts]
 	PerExpert   string // a factor for each expert, a tensor without suffix; "": none
 	Experts     int
 	Layout      ExpertLayout
@@ -232,6 +234,8 @@ type ExpertsSpec struct {
 	GroupBest2        bool
 	Renorm            bool
 	Floor             float32
+	RenormAdd         float32
+	Jitter            float32 // of SparseMixer
 	Scale             float32 // 0: 1
 
 	Shared     []MLPSpec // nothing or one

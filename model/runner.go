@@ -169,6 +169,9 @@ func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total i
 		done += m.partBytes(p)
 		progress(done, total)
 	}
+	for _, f := range r.net.after {
+		f()
+	}
 	// A file that was cut meanwhile may have been read as zeros.
 	return m.checkpoint.Check()
 }
