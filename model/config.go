@@ -139,6 +139,7 @@ func (t tokenIDs) check(vocab int) error {
 
 // ParseConfig reads a config.json.
 func ParseConfig(b []byte) (Config, error) {
+	b = finite(b)
 	var head struct {
 		Architectures []string `json:"architectures"`
 		ModelType     string   `json:"model_type"`
@@ -155,7 +156,7 @@ func ParseConfig(b []byte) (Config, error) {
 		if len(head.Architectures) == 0 {
 			what = fmt.Sprintf("model_type %q", head.ModelType)
 		}
-		return Config{}, fmt.Errorf("%w: %.200s in config.json (supported: %s)", ErrUnsupported, what, strings.Join(Architectures(), ", "))
+		return Config{}, fmt.Errorf("%w: %.200s in config.json (supported: the %d that docs/models.md lists)", ErrUnsupported, what, len(Architectures()))
 	}
 	raw := fam.defaults
 	raw.HiddenAct, raw.RMSNormEps = "silu", 1e-6

@@ -1,7 +1,5 @@
 package model
 
-import "math"
-
 // TII's Falcon-H1 (transformers/models/falcon_h1): attention and Mamba 2 side by side in each layer,
 // and a multiplier for nearly everything.
 
@@ -19,7 +17,7 @@ func falconH1(f *fields) {
 	groups := f.int("mamba_n_groups", 1)
 	mamba := MambaSpec{In: "mamba.in_proj", Conv: "mamba.conv1d", Out: "mamba.out_proj", ALog: "mamba.A_log", AForm: negativeExp, D: "mamba.D", DtBias: "mamba.dt_bias",
 		Heads: f.int("mamba_n_heads", 128), Groups: groups, StateDim: f.int("mamba_d_state", 256), ConvWidth: f.int("mamba_d_conv", 4),
-		ConvBias: f.bool("mamba_conv_bias", true), ProjBias: f.bool("mamba_proj_bias", false), DtMax: math.MaxFloat32,
+		ConvBias: f.bool("mamba_conv_bias", true), ProjBias: f.bool("mamba_proj_bias", false),
 		InScale: f.float32("ssm_in_multiplier", 1), OutScale: f.float32("ssm_out_multiplier", 1)}
 	copy(mamba.Scales[:], scales)
 	if f.bool("mamba_rms_norm", false) {
@@ -32,6 +30,7 @@ func falconH1(f *fields) {
 	if mamba.Heads > 0 {
 		mamba.HeadDim = inner / mamba.Heads
 	}
+	mamba.DtMin, mamba.DtMax = f.timeLimits()
 	f.checkMamba(&mamba)
 	f.layers(func(_ int, l *Layer) {
 		a := f.attention()

@@ -1,7 +1,5 @@
 package model
 
-import "math"
-
 // IBM's Granite 3 and 4 (transformers/models/{granite,granitemoe,granitemoehybrid}): four multipliers,
 // experts chosen before the softmax, and in Granite 4 Mamba-2 layers and a shared network.
 
@@ -72,10 +70,11 @@ func graniteHybrid(f *fields) {
 	groups := f.int("mamba_n_groups", 1)
 	mamba := MambaSpec{In: "mamba.in_proj", Conv: "mamba.conv1d", Out: "mamba.out_proj", ALog: "mamba.A_log", AForm: negativeExp, D: "mamba.D", DtBias: "mamba.dt_bias",
 		Norm: f.norm("mamba.norm"), NormGroups: groups, Heads: f.int("mamba_n_heads", 128), Groups: groups, StateDim: f.int("mamba_d_state", 256),
-		ConvWidth: f.int("mamba_d_conv", 4), ConvBias: f.bool("mamba_conv_bias", true), ProjBias: f.bool("mamba_proj_bias", false), DtMax: math.MaxFloat32}
+		ConvWidth: f.int("mamba_d_conv", 4), ConvBias: f.bool("mamba_conv_bias", true), ProjBias: f.bool("mamba_proj_bias", false)}
 	if mamba.HeadDim = get(f, "mamba_d_head", 0); mamba.HeadDim == 0 && mamba.Heads > 0 {
 		mamba.HeadDim = f.int("mamba_expand", 2) * f.Hidden / mamba.Heads
 	}
+	mamba.DtMin, mamba.DtMax = f.timeLimits()
 	f.checkMamba(&mamba)
 	f.layers(func(i int, l *Layer) {
 		f.graniteLayer(l, rope)

@@ -85,3 +85,13 @@ func (f *fields) checkMamba(m *MambaSpec) {
 		f.bad("%d heads of %d, %d groups, a state of %d and a convolution of %d make no Mamba layer", m.Heads, m.HeadDim, m.Groups, m.StateDim, m.ConvWidth)
 	}
 }
+
+// timeLimits are the bounds of the time step of Mamba.
+func (f *fields) timeLimits() (least, most float32) {
+	limits := get(f, "time_step_limit", []float64{0, math.Inf(1)})
+	if len(limits) != 2 || !(limits[0] <= limits[1]) {
+		f.bad("time_step_limit %v is not two numbers in order", limits)
+		return 0, 0
+	}
+	return float32(limits[0]), float32(min(limits[1], math.MaxFloat32))
+}
