@@ -1,13 +1,13 @@
 package model_test
 
 import (
-	"strconv"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 

@@ -55,18 +55,6 @@ func readFamily(t testing.TB, name string) (g familyGolden) {
 	return g
 }
 
-// logprob is the log-probability of a token.
-func logprob(logits []float32, token int32) float64 {
-	top, sum := math.Inf(-1), 0.0
-	for _, v := range logits {
-		top = max(top, float64(v))
-	}
-	for _, v := range logits {
-		sum += math.Exp(float64(v) - top)
-	}
-	return float64(logits[token]) - top - math.Log(sum)
-}
-
 // TestFamilies: a prompt in one step, and greedy tokens one by one, have the log-probabilities
 // that transformers computes, and the greedy tokens are equal.
 func TestFamilies(t *testing.T) {
