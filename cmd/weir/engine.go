@@ -157,7 +157,7 @@ func (e *preparedEngine) sizeHostCache(s *source, opt *model.Options, o *engineO
 	if err != nil {
 		return kvType, usageError{err}
 	}
-	room := cacheRoom{asked: int64(o.kvMemory), limit: memoryLimit(), weights: weights, shorten: e.shorten}
+	room := cacheRoom{asked: int64(o.kvMemory), limit: memoryLimit(), weights: weights, state: s.network.Config.StateBytes(), shorten: e.shorten}
 	opt.NumBlocks, e.kvBytes, err = room.sizePool(opt, perToken)
 	if !o.chunked && o.maxTokens == 0 { // steps need not be longer than the sequences that fit
 		opt.MaxTokens, _ = o.stepLimits(false, opt.MaxSeqTokens)
@@ -168,7 +168,11 @@ func (e *preparedEngine) sizeHostCache(s *source, opt *model.Options, o *engineO
 // specOf is the contract of a backend with these sizes and this many steps in
 // flight.
 func specOf(network *model.Model, opt model.Options, depth int) backend.Spec {
-	return backend.Spec{VocabSize: network.Config.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
+	states := 0
+	if network.Config.StateBytes() > 0 {
+		states = opt.StateSlots
+	}
+	return backend.Spec{StateSlots: states, Hidden: network.Config.Hidden, Whole: network.Config.Network.Whole, VocabSize: network.Config.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 		MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: depth}
 }
 
