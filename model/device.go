@@ -176,7 +176,7 @@ type Router struct {
 	Bias  Weight // [E] is added for the choice only; NoWeight: 0
 	// Groups of experts with consecutive numbers, of which the TopGroups best are considered,
 	// by their best expert or, with GroupBest2, by the sum of their best two. Experts of other
-	// groups count as score 0 before Bias was added, as transformers have it. 0: no groups.
+	// groups cannot be chosen. 0: no groups.
 	Groups, TopGroups int
 	GroupBest2        bool
 	// Renorm divides the weights by their sum plus RenormAdd, or by Floor if that is greater.
