@@ -310,6 +310,7 @@ func (m *Model) number(s stored) (float32, error) {
 		return 0, fmt.Errorf("%w: %s is %v instead of a plain number", ErrMismatch, m.nameOf(s.name), t.DType)
 	}
 	var x [1]float32
+	t.Shape = []int{1} // which may be []
 	t.Widen(x[:], 0, 0)
 	return x[0], nil
 }
