@@ -65,10 +65,11 @@ func OpenFS(fsys fs.FS) (*Model, error) {
 
 // FromTensors makes a model whose weights are not in files. It calls tensor for each
 // one that the network of c needs, with the name and shape that a checkpoint has, but
-// not for a tied head. If c has no Network, it is one whose layers are alike. release, if not nil, is called by Close, or at once if the
+// not for a tied head. The Network of Llama, Mistral, Qwen2 and
+// Qwen3 follows from the other fields of c. release, if not nil, is called by Close, or at once if the
 // tensors are refused.
 func FromTensors(c Config, tensor func(name string, shape []int) weights.Tensor, release func() error) (*Model, error) {
-	if len(c.Network.Layers) == 0 {
+	if _, alike := families[c.Architecture]; alike || len(c.Network.Layers) == 0 {
 		c.describe()
 	}
 	m := &Model{Config: c, Generation: GenerationDefaults{EOS: c.EOS}}
