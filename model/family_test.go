@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"weir/device/cpu"
@@ -135,6 +136,19 @@ func TestFamilyAllocations(t *testing.T) {
 		})
 		if n != 0 {
 			t.Errorf("%s: %v allocations per step", name, n)
+		}
+	}
+}
+
+// TestModelsAreListed: docs/models.md, which messages name, has every architecture.
+func TestModelsAreListed(t *testing.T) {
+	text, err := os.ReadFile("../docs/models.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range model.Architectures() {
+		if !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/models.md does not list %s", name)
 		}
 	}
 }
