@@ -136,7 +136,7 @@ func newSimulation(seed uint64) *simulation {
 	m := &simulation{Rand: g, depth: 1 + g.IntN(2), late: g.IntN(2) * g.IntN(60)}
 	blockTokens := 1 + g.IntN(5)
 	blocks := simulatedSeqTokens/blockTokens + 2 + g.IntN(30)
-	m.kv = kvcache.New(blocks, blockTokens, g.IntN(3) > 0)
+	m.kv = kvcache.New(blocks, blockTokens, 0, g.IntN(3) > 0)
 	m.cfg = Config{MaxTokens: 1 + g.IntN(50), MaxSeqs: 1 + g.IntN(8), MaxSeqTokens: simulatedSeqTokens, MaxPrefill: g.IntN(2) * (1 + g.IntN(8)), Priority: g.IntN(2) == 0}
 	if g.IntN(3) == 0 {
 		m.cfg.WholePrompts, m.cfg.MaxTokens = true, simulatedSeqTokens+g.IntN(20)
@@ -383,7 +383,7 @@ func TestRandom(t *testing.T) {
 // TestRestart: when the device has lost everything, every live sequence goes on
 // from its tokens.
 func TestRestart(t *testing.T) {
-	s := New(Config{MaxTokens: 50, MaxSeqs: 4, MaxSeqTokens: 40}, kvcache.New(20, 4, true))
+	s := New(Config{MaxTokens: 50, MaxSeqs: 4, MaxSeqTokens: 40}, kvcache.New(20, 4, 0, true))
 	var sequences []*Sequence
 	for id := range 6 {
 		q := &Sequence{ID: uint64(id), Arrival: uint64(id), Tokens: []int32{1, 2, 3, int32(id)}, Prompt: 4, Limits: Limits{MaxTokens: 5, EOS: -1}}
@@ -399,7 +399,7 @@ func TestRestart(t *testing.T) {
 	step()
 	step()
 	s.Schedule() // this step is lost with the device
-	s.Restart(kvcache.New(20, 4, true))
+	s.Restart(kvcache.New(20, 4, 0, true))
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (s *script) run(c testkit.Command) string {
 }
 
 func (s *script) config(c testkit.Command) {
-	s.kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), !c.Has("nocache"))
+	s.kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), c.Int("states", 0), !c.Has("nocache"))
 	s.s = New(Config{MaxTokens: c.Int("budget", 100), MaxSeqs: c.Int("seqs", 10), MaxSeqTokens: c.Int("len", 1000),
 		MaxPrefill: c.Int("prefill", 0), MaxWork: c.Int("work", 0), MaxScored: c.Int("scored", 0), Priority: c.Has("priority"), WholePrompts: c.Has("whole")}, s.kv)
 	s.sequences, s.inFlight = map[int]*Sequence{}, nil
