@@ -357,40 +357,46 @@ func (o *Oracle) resolve(s *step, token int32) (int32, error) {
 // sequences without a row, too, so that a wrong table is found in the step that uses it. A
 // recurrent state is such a hash, which has to be that of the history when it is read.
 func (o *Oracle) attend(s *step) error {
-	b, size := s.batch, int32(o.spec.BlockTokens)
 	s.histories, o.left = s.histories[:0], o.left[:0]
-	err := eachRun(b, func(i int, from, to int32, table []int32) error {
-		h := mix(o.cfg.Seed)
-		pos, n := int32(0), b.KVLen[i]
-	walk:
-		for _, blk := range table {
-			for _, sl := range o.slots[blk*size : (blk+1)*size] {
-				if pos == n {
-					break walk
-				}
-				if sl.pos != pos {
-					return broken("sequence %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
-				}
-				if pos == b.Pos[from] && !o.holds(b, i, pos, h) {
-					return broken("sequence %d: state slot %d does not hold the state after its first %d tokens", i, b.StateIn[i], pos)
-				}
-				h = mix(h ^ uint64(uint32(sl.token)))
-				if next := len(s.histories); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
-					s.histories = append(s.histories, h)
-				}
-				pos++
-			}
-		}
-		o.left = append(o.left, state{hash: h, pos: n})
-		return nil
+	err := eachRun(s.batch, func(i int, from, to int32, table []int32) error {
+		h, err := o.history(s, i, from, to, table)
+		o.left = append(o.left, state{hash: h, pos: s.batch.KVLen[i]})
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	for i, out := range b.StateOut { // no state is written before all have been read
+	for i, out := range s.batch.StateOut { // no state is written before all have been read
 		o.states[out].hash, o.states[out].pos = o.left[i].hash, o.left[i].pos
 	}
 	return nil
+}
+
+// history reads the history of sequence i back, which has the run [from, to) and this table. It
+// returns its hash, and keeps those of the rows.
+func (o *Oracle) history(s *step, i int, from, to int32, table []int32) (uint64, error) {
+	b, size := s.batch, int32(o.spec.BlockTokens)
+	h := mix(o.cfg.Seed)
+	pos, n := int32(0), b.KVLen[i]
+	for _, blk := range table {
+		for _, sl := range o.slots[blk*size : (blk+1)*size] {
+			if pos == n {
+				return h, nil
+			}
+			if sl.pos != pos {
+				return 0, broken("sequence %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
+			}
+			if pos == b.Pos[from] && !o.holds(b, i, pos, h) {
+				return 0, broken("sequence %d: state slot %d does not hold the state after its first %d tokens", i, b.StateIn[i], pos)
+			}
+			h = mix(h ^ uint64(uint32(sl.token)))
+			if next := len(s.histories); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
+				s.histories = append(s.histories, h)
+			}
+			pos++
+		}
+	}
+	return h, nil
 }
 
 // holds reports whether sequence i goes on from the state after its first pos tokens, whose hash is h.
