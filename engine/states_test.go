@@ -14,7 +14,7 @@ import (
 // else than the answer, as templates do that drop thoughts. A turn computes what is new and a block
 // at most, however long the chat is.
 func TestChatWithStates(t *testing.T) {
-	const turns, chats, block, suffix, added = 20, 8, 16, 5, 40
+	const turns, chats, block, suffix, added = 20, 8, 16, 5, 44
 	eachDepth(t, func(t *testing.T, depth int) {
 		spec := withStates(1+4*chats, simSpec(2000, block, 64, chats, depth))
 		spec.MaxSeqTokens = 2 * turns * added
@@ -41,6 +41,25 @@ func TestChatWithStates(t *testing.T) {
 			}
 		}
 		e.mustStop(t)
+	})
+}
+
+// TestStateBeforeALateMask: a sequence whose mask is late goes back to the state before its token, and is not
+// computed anew.
+func TestStateBeforeALateMask(t *testing.T) {
+	eachDepth(t, func(t *testing.T, depth int) {
+		const hostile = 4
+		spec := withStates(1+4*hostile, simSpec(200, 4, 40, 10, depth))
+		e := start(t, engine.Config{MaxLive: 100}, configuredOracle(spec, sim.OracleConfig{Reading: sim.Lazy}))
+		for _, got := range e.submitHeld(t, hostile, true)() {
+			if want := slices.Repeat([]int32{7}, 20); got.err != nil || !slices.Equal(got.choices[0].tokens, want) {
+				t.Errorf("after its mask was filled: %+v", got)
+			}
+		}
+		e.mustStop(t)
+		if s := e.Stats(); s.Postponed < hostile || s.Preemptions > 0 || s.StatesUsed != 0 {
+			t.Errorf("at the end: %+v", s)
+		}
 	})
 }
 

@@ -33,8 +33,9 @@ type Table struct {
 type Manager struct {
 	blockTokens int
 	blocks      pool
-	states      pool   // state slots; empty if there are none
-	buf         []byte // scratch for hash: the parent, then token ids
+	states      pool    // state slots; empty if there are none
+	begun       []int32 // by state slot: how many sequences have begun with what it was published with
+	buf         []byte  // scratch for hash: the parent, then token ids
 }
 
 // Caching reports whether prefixes are cached.
@@ -46,7 +47,7 @@ func (m *Manager) Caching() bool { return m.blocks.byHash != nil }
 // can be published and found again.
 func New(numBlocks, blockTokens, numStates int, caching bool) *Manager {
 	return &Manager{blockTokens: blockTokens, blocks: newPool("block", numBlocks, caching), states: newPool("state slot", numStates, caching),
-		buf: make([]byte, len(Hash{})+4*blockTokens)}
+		begun: make([]int32, numStates), buf: make([]byte, len(Hash{})+4*blockTokens)}
 }
 
 // BlockTokens is the number of slots in a block.

@@ -77,6 +77,41 @@ func TestC146ForgottenPrefixes(t *testing.T) {
 	release(open(0))
 }
 
+// TestForgottenStates: Forget is refused while a state slot is in use, and forgets states, too.
+func TestForgottenStates(t *testing.T) {
+	m := New(10, 4, 4, true)
+	tokens := []int32{1, 2, 3, 4, 5, 6}
+	compute := func(keep Keep) (hit int) {
+		var table Table
+		hit = m.Share(&table, tokens, Hash{}, true)
+		if !m.Grow(&table, len(tokens)) {
+			t.Fatal("the pool has no room")
+		}
+		if hit == 0 {
+			m.Advance(&table, 0, 4, Overwrite, 0)
+		}
+		m.Publish(&table, tokens, 4)
+		m.Advance(&table, 4, 6, keep, 0)
+		m.Release(&table)
+		return hit
+	}
+	if first, second := compute(Checkpoint), compute(Overwrite); first != 0 || second != 4 {
+		t.Fatalf("%d and %d tokens are found", first, second)
+	}
+	var table Table
+	m.Grow(&table, 0)
+	if m.Forget() {
+		t.Error("Forget succeeds while a state slot is in use")
+	}
+	m.Release(&table)
+	if !m.Forget() {
+		t.Error("Forget is refused although nothing is in use")
+	}
+	if first, second := compute(Overwrite), compute(Overwrite); first != 0 || second != 0 {
+		t.Errorf("%d and %d tokens are found afterwards", first, second)
+	}
+}
+
 // BenchmarkShareHit finds a prompt of 8192 cached tokens and releases it.
 func BenchmarkShareHit(b *testing.B) {
 	m := New(1000, 16, 0, true)

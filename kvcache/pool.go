@@ -92,6 +92,14 @@ func (p *pool) unref(i int32) {
 	}
 }
 
+// lastUnpublished is the last entry of the free list before those that are published, or 0.
+func (p *pool) lastUnpublished() (last int32) {
+	for i := p.entries[0].next; i != 0 && !p.entries[i].published; i = p.entries[i].next {
+		last = i
+	}
+	return last
+}
+
 // publish lets i be found under h. It reports false if another entry is found there already.
 func (p *pool) publish(i int32, h Hash) bool {
 	if _, dup := p.byHash[h]; dup {

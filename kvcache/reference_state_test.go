@@ -15,6 +15,7 @@ type stateReference struct {
 	refs    map[StateID]int
 	free    []StateID
 	memory  map[StateID]string
+	begun   map[string]int // by content: sequences that began with it since it was published
 }
 
 // statefulTable is a table of the reference with its sequence.
@@ -26,10 +27,11 @@ type statefulTable struct {
 	own, at   int // as in tableStates
 	kept      []keptState
 	roll      string // content of the state that was published to be replaced
+	from      string // content of the one that it began with
 }
 
 func newStateReference(slots int) *stateReference {
-	r := &stateReference{content: map[StateID]string{}, refs: map[StateID]int{}, memory: map[StateID]string{}}
+	r := &stateReference{content: map[StateID]string{}, refs: map[StateID]int{}, memory: map[StateID]string{}, begun: map[string]int{}}
 	for s := 1; s < slots; s++ {
 		r.free = append(r.free, StateID(s))
 	}
@@ -56,6 +58,10 @@ func (r *stateReference) take() StateID {
 
 func (r *stateReference) ref(s StateID) {
 	r.refs[s]++
+	r.remove(s)
+}
+
+func (r *stateReference) remove(s StateID) {
 	r.free = slices.DeleteFunc(r.free, func(x StateID) bool { return x == s })
 }
 
@@ -74,6 +80,8 @@ func (r *stateReference) unref(s StateID) {
 func (r *stateReference) start(t *statefulTable, s StateID, n int) {
 	if t.computed = n; n > 0 {
 		r.ref(s)
+		t.from = r.content[s]
+		r.begun[t.from]++
 		t.kept = append(t.kept, keptState{slot: s, at: n})
 	}
 }
@@ -130,14 +138,22 @@ func (r *stateReference) publishSlot(t *statefulTable, s StateID, n int, keep Ke
 	c := content(t.salt, t.tokens[:n])
 	dup := r.find(c) != 0
 	if !dup {
-		r.content[s] = c
+		r.content[s], r.begun[c] = c, 0
 	}
-	if keep != Rolling {
+	if keep == Checkpoint {
+		if old := r.find(t.from); old != 0 && r.refs[old] == 0 && r.begun[t.from] <= 1 {
+			r.remove(old)
+			i := slices.IndexFunc(r.free, func(x StateID) bool { return r.content[x] != "" })
+			if i < 0 {
+				i = len(r.free)
+			}
+			r.free = slices.Insert(r.free, i, old)
+		}
 		return
 	}
 	if old := r.find(t.roll); old != 0 && t.roll != c && r.refs[old] == 0 {
 		delete(r.content, old)
-		r.free = slices.DeleteFunc(r.free, func(x StateID) bool { return x == old })
+		r.remove(old)
 		r.free = slices.Insert(r.free, 0, old)
 	}
 	if t.roll = ""; !dup {

@@ -33,7 +33,8 @@ type tableStates struct {
 	own  StateID // the slot that the next run of tokens writes to; no other table lists it. 0: none yet
 	at   int     // number of tokens after which own has the state; -1: it has none
 	kept []keptState
-	roll rolling
+	roll publishedState // the newest Rolling one
+	from publishedState // the one that the sequence began with
 }
 
 // keptState is an older state of a sequence, in a slot that is not written any more.
@@ -43,9 +44,9 @@ type keptState struct {
 	keep Keep
 }
 
-// rolling is the newest state that was published to be replaced. The table holds no reference to
-// it, so that it may have been evicted: then the slot is not published under this hash.
-type rolling struct {
+// publishedState is a state that was published under a hash. The table holds no reference to it, so
+// that it may have been evicted: then the slot is not published under this hash any more.
+type publishedState struct {
 	slot StateID
 	hash Hash
 }
@@ -71,6 +72,8 @@ func (t *Table) States() int {
 // startFrom lets the empty table t go on from the state of another one.
 func (m *Manager) startFrom(t *Table, state StateID) {
 	m.states.ref(state)
+	m.begun[state]++
+	t.states.from = publishedState{state, m.states.entries[state].hash}
 	t.states.kept = append(t.states.kept, keptState{slot: state, at: len(t.Blocks) * m.blockTokens})
 }
 
@@ -147,21 +150,35 @@ func (m *Manager) publishKept(t *Table, n int) {
 }
 
 // publishState publishes a state under t.chain. A rolling one takes the place of the one before it.
+// A checkpoint comes after that with which the sequence began: if that is the sequence's alone, as the
+// one of the turn before is in a chat, it is evicted before all others.
 func (m *Manager) publishState(t *Table, slot StateID, keep Keep) {
 	published := m.states.publish(slot, t.chain)
-	if keep != Rolling {
+	if published {
+		m.begun[slot] = 0
+	}
+	if keep == Checkpoint {
+		if f := t.states.from; m.unused(f) && m.begun[f.slot] <= 1 {
+			m.states.unlink(f.slot)
+			m.states.link(f.slot, m.states.lastUnpublished())
+		}
 		return
 	}
-	r := &t.states.roll
-	if e := &m.states.entries[r.slot]; r.slot != 0 && e.published && e.hash == r.hash && e.refs == 0 { // else it was evicted, or is of use to others
+	if r := t.states.roll; m.unused(r) {
 		m.states.unpublish(r.slot)
 		m.states.unlink(r.slot)
 		m.states.link(r.slot, 0)
 	}
-	*r = rolling{}
+	t.states.roll = publishedState{}
 	if published {
-		*r = rolling{slot, t.chain}
+		t.states.roll = publishedState{slot, t.chain}
 	}
+}
+
+// unused reports whether p is still published, and no table has it.
+func (m *Manager) unused(p publishedState) bool {
+	e := &m.states.entries[p.slot]
+	return p.slot != 0 && e.published && e.hash == p.hash && e.refs == 0
 }
 
 // Settle lets go of the states that t keeps after computed tokens or less, because all steps that

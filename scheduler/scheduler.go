@@ -264,6 +264,7 @@ func (s *Scheduler) deferredBlocks() int {
 func (s *Scheduler) preempt(q *Sequence) {
 	s.leave(q)
 	s.release(q)
+	s.refundWork(q)
 	q.Computed = 0
 	q.Preempted++
 	s.counters.Preemptions++
