@@ -171,6 +171,9 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
+	if t.thinking == reasoning.GPTOSS {
+		conv.nameThinking()
+	}
 	echoed := contentOf(conv.last)
 
 	if !t.developer {
