@@ -37,10 +37,10 @@ func (b *thinkBudget) Force() int32 {
 func (b *thinkBudget) Accept(token int32) {
 	b.counter.Next(b.tok.Bytes(token))
 	switch {
+	case b.forcing && token == b.closing[b.at] && b.at+1 < len(b.closing):
+		b.at++ // also after the end of the thoughts, where the header of an answer follows
 	case !b.counter.Thinking():
 		b.forcing = false // the tag is complete, or the model has spelt it in another way
-	case b.forcing && token == b.closing[b.at] && b.at+1 < len(b.closing):
-		b.at++
 	case b.forcing:
 		b.at = 0
 	}
