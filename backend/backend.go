@@ -18,6 +18,9 @@ type Spec struct {
 	MaxSeqs      int  // most sequences S of one batch
 	MaxSeqTokens int  // longest sequence, prompt and output together
 	Depth        int  // most steps in flight: 1 or 2
+	StateSlots   int  // slots for the recurrent states of sequences, slot 0 included, which is the state of an empty one; 0: there is no such state
+	Hidden       int  // columns of the vectors that rows can report (Draw.Hidden); 0: none
+	Whole        bool // the network is an encoder: a position sees all others, so that a sequence is computed in one step
 	ThreadBound  bool // every call must come from the OS thread that opened the backend
 }
 
@@ -36,6 +39,9 @@ type Batch struct {
 	KVLen    []int32 // [S] positions of the sequence that are in the cache after this step
 	TableEnd []int32 // [S] end of the sequence's block table in Tables
 	Tables   []int32 // [TableEnd[S-1]] block tables back to back, no padding; entry i of a table covers positions [i*BlockTokens, (i+1)*BlockTokens)
+	StateIn  []int32 // [S] state slot that the sequence goes on from; 0: it starts at position 0. Empty if Spec.StateSlots is 0
+	StateOut []int32 // [S] state slot that receives the state after the run; may equal StateIn, unless that is 0
+	Types    []int32 // [T] token types (segments) of an encoder's input; empty: all 0
 	At       []int32 // [R] indices into Tokens whose logits are wanted, ascending
 }
 
@@ -43,6 +49,7 @@ type Batch struct {
 func (b *Batch) Reset() {
 	b.Tokens, b.Pos, b.Slots = b.Tokens[:0], b.Pos[:0], b.Slots[:0]
 	b.QueryEnd, b.KVLen, b.TableEnd, b.Tables, b.At = b.QueryEnd[:0], b.KVLen[:0], b.TableEnd[:0], b.Tables[:0], b.At[:0]
+	b.StateIn, b.StateOut, b.Types = b.StateIn[:0], b.StateOut[:0], b.Types[:0]
 }
 
 // Edit changes one token's logit before the draw:
@@ -90,6 +97,7 @@ type Draw struct {
 	Logprobs    LogprobMode
 	Host        bool // copy the row's logits, before any change, to Out.Logits
 	Dead        bool // the sequence ended meanwhile: the result is not read
+	Hidden      bool // draw nothing: copy the row's vector, the input of the head, to Out.Hidden
 }
 
 // Draws is what turns a step's rows into tokens, one Draw for each Batch.At.
@@ -115,6 +123,7 @@ type Out struct {
 	Ranks       []int32   // [R] 1 + the number of tokens with a greater log-probability, where asked
 	TopTokens   []int32   // [sum of Top] best tokens of each row, best first, ties to the lower id; -1 where fewer exist
 	TopLogprobs []float32 // [sum of Top]
+	Hidden      []float32 // [rows with Draw.Hidden, Spec.Hidden] their vectors in order
 	Logits      []float32 // [H, VocabSize] the Host rows in order
 }
 

@@ -21,11 +21,26 @@ const BlockMultiple = 16
 // Check reports the first thing in s that no device can allocate. A device may have further
 // limits of its own.
 func (s *Shape) Check() error {
-	switch {
-	case s.Layers < 1 || s.Heads < 1 || s.KVHeads < 1 || s.HeadDim < 1:
-		return broken("%d layers, %d heads, %d KV heads and heads of %d must all be positive", s.Layers, s.Heads, s.KVHeads, s.HeadDim)
-	case s.Heads%s.KVHeads != 0:
-		return broken("%d heads are not a multiple of %d KV heads", s.Heads, s.KVHeads)
+	if len(s.KV) == 0 {
+		return broken("there is no cache of keys and values")
+	}
+	widest := 0
+	for i, kv := range s.KV {
+		switch {
+		case kv.Heads < 1 || kv.KVHeads < 1 || kv.KeyDim < 1 || kv.ValueDim < 1:
+			return broken("cache %d: %d heads, %d KV heads and heads of %d and %d must all be positive", i, kv.Heads, kv.KVHeads, kv.KeyDim, kv.ValueDim)
+		case kv.Heads%kv.KVHeads != 0:
+			return broken("cache %d: %d heads are not a multiple of %d KV heads", i, kv.Heads, kv.KVHeads)
+		}
+		widest = max(widest, kv.KeyDim)
+	}
+	for i, n := range s.States {
+		if n < 1 {
+			return broken("state %d has %d numbers", i, n)
+		}
+	}
+	if (len(s.States) > 0) != (s.Spec.StateSlots > 0) {
+		return broken("%d states of sequences and %d slots for them", len(s.States), s.Spec.StateSlots)
 	}
 	if err := s.Spec.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrContract, err)
@@ -39,8 +54,8 @@ func (s *Shape) Check() error {
 		}
 	}
 	for i, r := range s.Ropes {
-		if 2*len(r.InvFreq) > s.HeadDim {
-			return broken("rotary table %d rotates %d dimensions, but a head has %d", i, 2*len(r.InvFreq), s.HeadDim)
+		if r.Offset < 0 || r.Offset+2*len(r.InvFreq) > widest {
+			return broken("rotary table %d rotates %d dimensions from %d on, but a head has %d", i, 2*len(r.InvFreq), r.Offset, widest)
 		}
 	}
 	for i, w := range s.Windows {
@@ -73,7 +88,7 @@ func (m *Matrix) Check() error {
 			return broken("the embedding %q has a bias", m.Rows[0].Name)
 		}
 		return m.checkStack()
-	case Linear:
+	case Linear, Exact:
 		if err := m.checkStack(); err != nil {
 			return err
 		}

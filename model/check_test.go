@@ -22,7 +22,7 @@ func wantContract(t *testing.T, err error, text string) {
 func TestShapeCheck(t *testing.T) {
 	good := func() model.Shape {
 		return model.Shape{
-			Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8,
+			KV:      model.UniformKV(2, 4, 2, 8),
 			Acts:    []model.ActShape{{Width: 32}, {Width: 64}},
 			Ropes:   []model.Rope{{InvFreq: make([]float32, 4), Scale: 1}},
 			Windows: []int{0, 100},
@@ -36,14 +36,14 @@ func TestShapeCheck(t *testing.T) {
 		edit func(s *model.Shape)
 		text string
 	}{
-		{func(s *model.Shape) { s.Layers = 0 }, "0 layers, 4 heads, 2 KV heads and heads of 8 must all be positive"},
-		{func(s *model.Shape) { s.HeadDim = -8 }, "heads of -8 must all be positive"},
-		{func(s *model.Shape) { s.KVHeads = 3 }, "4 heads are not a multiple of 3 KV heads"},
+		{func(s *model.Shape) { s.KV = nil }, "there is no cache of keys and values"},
+		{func(s *model.Shape) { s.KV[1].KeyDim = -8 }, "cache 1: 4 heads, 2 KV heads and heads of -8 and 8 must all be positive"},
+		{func(s *model.Shape) { s.KV[0].KVHeads = 3 }, "cache 0: 4 heads are not a multiple of 3 KV heads"},
 		{func(s *model.Shape) { s.Spec.NumBlocks = 1 }, "NumBlocks is 1, but must be at least 2"},
 		{func(s *model.Shape) { s.Spec.Depth = 0 }, "Depth is 0, but must be 1 or 2"},
 		{func(s *model.Shape) { s.Spec.BlockTokens = 24 }, "KV blocks of 24 tokens are not a multiple of 16"},
 		{func(s *model.Shape) { s.Acts[1].Width = 0 }, "activation buffer 1 has 0 columns"},
-		{func(s *model.Shape) { s.Ropes[0].InvFreq = make([]float32, 5) }, "rotary table 0 rotates 10 dimensions, but a head has 8"},
+		{func(s *model.Shape) { s.Ropes[0].InvFreq = make([]float32, 5) }, "rotary table 0 rotates 10 dimensions from 0 on, but a head has 8"},
 		{func(s *model.Shape) { s.Windows[1] = -1 }, "attention window 1 is -1 positions wide"},
 	} {
 		s := good()

@@ -40,6 +40,7 @@ type Config struct {
 	Windows      []int   // [L] a position sees itself and the Windows[l]-1 before it; 0: all
 	Rope         Rope    // of all layers
 	EOS          []int32 // ends of a sequence; generation_config.json may name others
+	Network      Network // what all of this says, and for most families more
 }
 
 // family is what transformers knows about an architecture besides its config.
@@ -74,6 +75,9 @@ var families = map[string]family{
 func Architectures() []string {
 	var names []string
 	for name := range families {
+		names = append(names, name)
+	}
+	for name := range recipes {
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -135,6 +139,7 @@ func (t tokenIDs) check(vocab int) error {
 
 // ParseConfig reads a config.json.
 func ParseConfig(b []byte) (Config, error) {
+	b = finite(b)
 	var head struct {
 		Architectures []string `json:"architectures"`
 		ModelType     string   `json:"model_type"`
@@ -142,13 +147,16 @@ func ParseConfig(b []byte) (Config, error) {
 	if err := unmarshal(b, &head); err != nil {
 		return Config{}, badConfig("%v", err)
 	}
+	if arch, r, ok := findRecipe(head.Architectures, head.ModelType); ok {
+		return readRecipe(arch, r, jsontext.Trim(b))
+	}
 	arch, fam, ok := findFamily(head.Architectures, head.ModelType)
 	if !ok {
 		what := fmt.Sprintf("architecture %s", strings.Join(head.Architectures, ", "))
 		if len(head.Architectures) == 0 {
 			what = fmt.Sprintf("model_type %q", head.ModelType)
 		}
-		return Config{}, fmt.Errorf("%w: %.200s in config.json (supported: %s)", ErrUnsupported, what, strings.Join(Architectures(), ", "))
+		return Config{}, fmt.Errorf("%w: %.200s in config.json (supported: the %d that docs/models.md lists)", ErrUnsupported, what, len(Architectures()))
 	}
 	raw := fam.defaults
 	raw.HiddenAct, raw.RMSNormEps = "silu", 1e-6
@@ -169,6 +177,22 @@ func (raw *rawConfig) clearNulls(file jsontext.Value) {
 			*field = 0
 		}
 	}
+}
+
+func findRecipe(architectures []string, modelType string) (string, recipe, bool) {
+	for _, a := range architectures {
+		if r, ok := recipes[a]; ok {
+			return a, r, true
+		}
+	}
+	if len(architectures) == 0 {
+		for a, r := range recipes {
+			if r.modelType == modelType {
+				return a, r, true
+			}
+		}
+	}
+	return "", recipe{}, false
 }
 
 func findFamily(architectures []string, modelType string) (string, family, bool) {
@@ -318,7 +342,25 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	if c.Rope, c.MaxSeqTokens, err = raw.rope(c.HeadDim, c.MaxSeqTokens); err != nil {
 		return Config{}, err
 	}
+	c.describe()
 	return c, nil
+}
+
+// describe makes the description of a network whose layers are alike: Llama, Mistral, Qwen2 and Qwen3.
+func (c *Config) describe() {
+	norm := func(name string) NormSpec { return NormSpec{Name: name, Eps: c.NormEps} }
+	c.Network = Network{Final: norm("model.norm"), Ropes: []Rope{c.Rope}}
+	for i := range c.Layers {
+		a := AttentionSpec{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj", Heads: c.Heads, KVHeads: c.KVHeads,
+			KeyDim: c.HeadDim, ValueDim: c.HeadDim, QKVBias: c.QKVBias, OutBias: c.OutBias, ShareWith: -1, Window: c.Windows[i]}
+		if c.QKNorm {
+			a.QNorm, a.KNorm = norm("self_attn.q_norm"), norm("self_attn.k_norm")
+		}
+		c.Network.Layers = append(c.Network.Layers, Layer{
+			At: fmt.Sprintf("model.layers.%d.", i), InNorm: norm("input_layernorm"), Mixers: []Mixer{a}, FeedNorm: norm("post_attention_layernorm"),
+			Feeds: []Feed{MLPSpec{Gate: "mlp.gate_proj", Up: "mlp.up_proj", Down: "mlp.down_proj", Inner: c.Intermediate, Bias: c.MLPBias, Act: Activation{Kind: SiLU}}},
+		})
+	}
 }
 
 func (o *origin) inRange(field string, value, limit int) error {

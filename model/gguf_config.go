@@ -198,7 +198,11 @@ func (g *ggufModel) config() (Config, error) {
 	if err := g.checkHeads(&c); err != nil {
 		return Config{}, err
 	}
-	return c, g.scaleRope(&c)
+	if err := g.scaleRope(&c); err != nil {
+		return Config{}, err
+	}
+	c.describe()
+	return c, nil
 }
 
 // field is what the file calls a field of config.json.

@@ -49,6 +49,7 @@ type harness struct {
 	t     *testing.T
 	b     backend.Backend
 	free  []int32 // blocks, in the order in which they are used
+	slots []int32 // state slots that are free
 	batch backend.Batch
 	draws backend.Draws
 	out   backend.Out
@@ -58,6 +59,7 @@ type sequence struct {
 	tokens   []int32
 	computed int
 	table    []int32
+	state    int32 // slot of the recurrent state; 0: none yet
 }
 
 // chunk computes the next n tokens of a sequence and wants the logits of those
@@ -84,6 +86,9 @@ func newHarness(t *testing.T, m *model.Model, dev model.Device, o model.Options,
 	for i := 1; i < r.Spec().NumBlocks; i++ {
 		h.free = append(h.free, int32(i))
 	}
+	for i := 1; i < r.Spec().StateSlots; i++ {
+		h.slots = append(h.slots, int32(i))
+	}
 	rng := rand.New(rand.NewPCG(seed, 1))
 	rng.Shuffle(len(h.free), func(i, j int) { h.free[i], h.free[j] = h.free[j], h.free[i] })
 	return h
@@ -94,6 +99,7 @@ func (h *harness) begin(chunks ...chunk) {
 	spec := h.b.Spec()
 	h.batch.Reset()
 	h.draws.Reset()
+	var left []int32
 	for _, c := range chunks {
 		s := c.seq
 		for (s.computed+c.n+spec.BlockTokens-1)/spec.BlockTokens > len(s.table) {
@@ -111,11 +117,21 @@ func (h *harness) begin(chunks ...chunk) {
 			h.batch.Slots = append(h.batch.Slots, s.table[pos/spec.BlockTokens]*int32(spec.BlockTokens)+int32(pos%spec.BlockTokens))
 			s.computed++
 		}
+		if spec.StateSlots > 0 { // each chunk goes on in another slot
+			to := h.slots[0]
+			h.slots = h.slots[1:]
+			h.batch.StateIn, h.batch.StateOut = append(h.batch.StateIn, s.state), append(h.batch.StateOut, to)
+			if s.state != 0 {
+				left = append(left, s.state) // not for others in this step
+			}
+			s.state = to
+		}
 		h.batch.QueryEnd = append(h.batch.QueryEnd, int32(len(h.batch.Tokens)))
 		h.batch.KVLen = append(h.batch.KVLen, int32(s.computed))
 		h.batch.Tables = append(h.batch.Tables, s.table...)
 		h.batch.TableEnd = append(h.batch.TableEnd, int32(len(h.batch.Tables)))
 	}
+	h.slots = append(h.slots, left...)
 	rows := len(h.batch.At)
 	h.out = backend.Out{
 		Tokens: make([]int32, rows), Logprobs: make([]float32, rows), Ranks: make([]int32, rows),
@@ -146,7 +162,10 @@ func (h *harness) step(chunks ...chunk) [][]float32 {
 // release returns a sequence's blocks.
 func (h *harness) release(s *sequence) {
 	h.free = append(h.free, s.table...)
-	s.table, s.computed = nil, 0
+	if s.state != 0 {
+		h.slots = append(h.slots, s.state)
+	}
+	s.table, s.computed, s.state = nil, 0, 0
 }
 
 func positions(from, to int) []int {

@@ -65,15 +65,21 @@ func OpenFS(fsys fs.FS) (*Model, error) {
 
 // FromTensors makes a model whose weights are not in files. It calls tensor for each
 // one that the network of c needs, with the name and shape that a checkpoint has, but
-// not for a tied head. release, if not nil, is called by Close, or at once if the
+// not for a tied head. The Network of Llama, Mistral, Qwen2 and
+// Qwen3 follows from the other fields of c. release, if not nil, is called by Close, or at once if the
 // tensors are refused.
 func FromTensors(c Config, tensor func(name string, shape []int) weights.Tensor, release func() error) (*Model, error) {
+	if _, alike := families[c.Architecture]; alike || len(c.Network.Layers) == 0 {
+		c.describe()
+	}
 	m := &Model{Config: c, Generation: GenerationDefaults{EOS: c.EOS}}
-	n, _ := newDecoder(&m.Config)
+	n := newDecoder(&m.Config)
+	seen := map[string]bool{}
 	var tensors []weights.Tensor
-	for _, p := range n.parameters() {
+	for _, p := range n.params {
 		for _, s := range slices.Concat(p.rows, p.bias) {
-			if s.name != headName || !c.TiedHead {
+			if (s.name != c.headName() || !c.TiedHead) && !seen[s.name] {
+				seen[s.name] = true // one that several parameters are parts of
 				tensors = append(tensors, tensor(s.name, s.shape))
 			}
 		}
@@ -124,6 +130,7 @@ func open(dir string, fsys fs.FS, checkpoint func() (*weights.Checkpoint, error)
 // logical is the checkpoint of the network's tensors, made of the stored ones, and its digest.
 // stored is taken over, and closed if there is an error.
 func (m *Model) logical(stored *weights.Checkpoint) (*weights.Checkpoint, string, error) {
+	m.Config.Network.layOut(func(name string) bool { _, ok := stored.Tensor(name); return ok })
 	c, err := m.assemble(stored)
 	if err != nil {
 		return nil, "", errors.Join(err, stored.Close())
@@ -197,16 +204,19 @@ func (m *Model) check(c *weights.Checkpoint) (digest string, err error) {
 
 // checkTensors returns an error that says what is missing, wrong or not expected.
 func (m *Model) checkTensors(c *weights.Checkpoint) error {
-	n, _ := newDecoder(&m.Config)
+	n := newDecoder(&m.Config)
 	needed := map[string]bool{}
 	var missing, wrong []string
-	for _, p := range n.parameters() {
+	for _, p := range n.params {
 		for _, group := range [][]stored{p.rows, p.bias} {
 			for _, s := range group {
+				if needed[s.name] {
+					continue // several parameters are parts of it
+				}
 				needed[s.name] = true
 				t, ok := c.Tensor(s.name)
 				switch {
-				case !ok && s.name == headName && m.Config.TiedHead:
+				case !ok && s.name == m.Config.headName() && m.Config.TiedHead:
 				case !ok:
 					missing = append(missing, m.nameOf(s.name))
 				case !slices.Equal(t.Shape, s.shape):
@@ -220,7 +230,7 @@ func (m *Model) checkTensors(c *weights.Checkpoint) error {
 	var extra []string
 	for _, name := range c.Names() {
 		// Checkpoints of 2023 hold a buffer that follows from the config.
-		if !needed[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") {
+		if !needed[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") && !m.Config.Network.skips(name) {
 			extra = append(extra, m.nameOf(name))
 		}
 	}
@@ -272,26 +282,61 @@ func plain(name string) string {
 // matrix collects a parameter's tensors. A tied head that is not stored, or stored as
 // a copy of the embedding, is the embedding. One that differs from it is used although
 // the config calls it tied, as in transformers (tie_weights).
-func (m *Model) matrix(p parameter) Matrix {
+func (m *Model) matrix(p parameter) (Matrix, error) {
 	x := m.stored(p)
-	if embed, ok := m.checkpoint.Tensor(embedName); ok && m.Config.TiedHead && p.rows[0].name == headName {
+	if embed, ok := m.checkpoint.Tensor(m.Config.embedName()); ok && m.Config.TiedHead && p.rows[0].name == m.Config.headName() {
 		if t := x.Rows[0]; t.Packed == nil && embed.Packed == nil && t.DType == embed.DType && bytes.Equal(t.Data, embed.Data) {
 			x.Rows[0] = embed
 		}
 	}
-	return x
+	for i, s := range p.rows {
+		var err error
+		if x.Rows[i], err = s.of(x.Rows[i]); err != nil {
+			return Matrix{}, err
+		}
+	}
+	for i, s := range p.bias {
+		var err error
+		if x.Bias[i], err = s.of(x.Bias[i]); err != nil {
+			return Matrix{}, err
+		}
+	}
+	return x, nil
 }
 
-// Matrices are all matrices of the network, in the order in which steps use them. A tied head
-// that is stored beside the embedding is taken as it is stored, so that no weights are read.
-// The tensors are valid until Close or Reopen.
+// number is the value of a tensor of one number.
+func (m *Model) number(s stored) (float32, error) {
+	t, _ := m.checkpoint.Tensor(s.name)
+	if t.Packed != nil || t.DType.Size() == 0 {
+		return 0, fmt.Errorf("%w: %s is %v instead of a plain number", ErrMismatch, m.nameOf(s.name), t.DType)
+	}
+	var x [1]float32
+	t.Shape = []int{1} // which may be []
+	t.Widen(x[:], 0, 0)
+	return x[0], nil
+}
+
+// Matrices are all matrices of the network, in the order in which steps use them, with the shapes
+// in which devices load them. A tied head that is stored beside the embedding is taken as it is
+// stored, so that no weights are read. Parts of tensors that would have to be copied have their
+// shape, and no data. The tensors are valid until Close or Reopen.
 func (m *Model) Matrices() []Matrix {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n, _ := newDecoder(&m.Config)
+	n := newDecoder(&m.Config)
 	var list []Matrix
-	for _, p := range n.parameters() {
-		list = append(list, m.stored(p))
+	for _, p := range n.params {
+		if p.value != nil {
+			continue
+		}
+		x := m.stored(p)
+		for i, s := range p.rows {
+			x.Rows[i] = s.described(x.Rows[i])
+		}
+		for i, s := range p.bias {
+			x.Bias[i] = s.described(x.Bias[i])
+		}
+		list = append(list, x)
 	}
 	return list
 }
@@ -302,8 +347,8 @@ func (m *Model) stored(p parameter) Matrix {
 	x := Matrix{Use: p.use}
 	for _, s := range p.rows {
 		t, ok := m.checkpoint.Tensor(s.name)
-		if !ok && s.name == headName && m.Config.TiedHead {
-			t, _ = m.checkpoint.Tensor(embedName)
+		if !ok && s.name == m.Config.headName() && m.Config.TiedHead {
+			t, _ = m.checkpoint.Tensor(m.Config.embedName())
 		}
 		x.Rows = append(x.Rows, t)
 	}
@@ -312,6 +357,11 @@ func (m *Model) stored(p parameter) Matrix {
 		x.Bias = append(x.Bias, t)
 	}
 	return x
+}
+
+// skips reports whether a checkpoint may hold a tensor that is not used.
+func (n *Network) skips(name string) bool {
+	return slices.ContainsFunc(n.Skip, func(s string) bool { return name == s || strings.HasSuffix(s, ".") && strings.HasPrefix(name, s) })
 }
 
 // Parameters is the number of stored numbers that the network uses.
@@ -328,10 +378,12 @@ func (m *Model) sum(size func(weights.Tensor) int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var total int64
-	n, _ := newDecoder(&m.Config)
-	for _, p := range n.parameters() {
+	n := newDecoder(&m.Config)
+	seen := map[string]bool{}
+	for _, p := range n.params {
 		for _, s := range slices.Concat(p.rows, p.bias) {
-			if t, ok := m.checkpoint.Tensor(s.name); ok {
+			if t, ok := m.checkpoint.Tensor(s.name); ok && !seen[s.name] {
+				seen[s.name] = true
 				total += size(t)
 			}
 		}
@@ -340,17 +392,32 @@ func (m *Model) sum(size func(weights.Tensor) int64) int64 {
 }
 
 // KVBytesPerToken is the size of one position in the KV cache: a key and a value of
-// each KV head in each layer.
+// each KV head in each cache.
 func (c *Config) KVBytesPerToken(kv weights.DType) int64 {
-	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim) * int64(kv.Size())
+	var n int64
+	for _, s := range c.Shape().KV {
+		n += int64(s.KVHeads) * int64(s.KeyDim+s.ValueDim) * int64(kv.Size())
+	}
+	return n
 }
+
+// StateBytes is the size of the recurrent state of a sequence; 0: there is none.
+func (c *Config) StateBytes() int64 {
+	var n int64
+	for _, s := range c.Shape().States {
+		n += 4 * int64(s)
+	}
+	return n
+}
+
+// Shape is what a device has to allocate for the network, but for the Spec.
+func (c *Config) Shape() Shape { return newDecoder(c).shape }
 
 // ActivationBytes is what a device allocates, in bytes, for the activations of steps of
 // maxTokens tokens that are all drawn.
 func (c *Config) ActivationBytes(maxTokens int) int64 {
-	_, shapes := newDecoder(c)
 	var width int64
-	for _, s := range shapes {
+	for _, s := range c.Shape().Acts {
 		width += int64(s.Width)
 	}
 	return 4 * width * int64(maxTokens)

@@ -55,16 +55,18 @@ func (m *Model) assemble(c *weights.Checkpoint) (_ *weights.Checkpoint, err erro
 		return c, nil
 	}
 	defer c.CatchFault(debug.SetPanicOnFault(true), &err)
-	n, _ := newDecoder(&m.Config)
+	n := newDecoder(&m.Config)
 	needed := map[string]bool{}
+	seen := map[string]bool{}
 	var matrices []quantconfig.Matrix
-	for _, p := range n.parameters() {
+	for _, p := range n.params {
 		for _, s := range slices.Concat(p.rows, p.bias) {
 			needed[s.name] = true
 		}
-		class := map[Use]string{Linear: "Linear", Gated: "Linear", Embedding: "Embedding"}[p.use]
+		class := map[Use]string{Linear: "Linear", Exact: "Linear", Gated: "Linear", Embedding: "Embedding"}[p.use]
 		for _, s := range p.rows {
-			if class != "" {
+			if class != "" && !seen[s.name] {
+				seen[s.name] = true // one that several parameters are parts of
 				matrices = append(matrices, quantconfig.Matrix{Name: s.name, Shape: s.shape, Class: class})
 			}
 		}

@@ -37,6 +37,10 @@ type ropeParameters struct {
 	Truncate            *bool    `json:"truncate"`
 	PartialRotaryFactor *float64 `json:"partial_rotary_factor"`
 
+	Alpha       *float64  `json:"alpha"`
+	Beta        *float64  `json:"llama_4_scaling_beta"`
+	ShortFactor []float64 `json:"short_factor"`
+
 	// Parameters per kind of layer, which only families with two kinds of
 	// positions use.
 	FullAttention    jsontext.RawMessage `json:"full_attention"`

@@ -33,6 +33,7 @@ type Options struct {
 	MaxTokens    int // most tokens of a step
 	MaxSeqs      int // most sequences of a step
 	MaxSeqTokens int // longest sequence, at most Config.MaxSeqTokens
+	StateSlots   int // slots for the recurrent states of sequences, slot 0 included; not used by networks without
 
 	Depth       int  // 1: the device is synchronous; 2: it computes while the host works
 	ThreadBound bool // the device belongs to the OS thread that opens it
@@ -59,6 +60,7 @@ func (m *Model) Options(o Options) Options {
 	or(&o.MaxSeqs, 256)
 	or(&o.MaxSeqTokens, m.Config.MaxSeqTokens)
 	or(&o.Depth, 1)
+	or(&o.StateSlots, 1+4*min(o.MaxSeqs, 8))
 	if o.BlockTokens > 0 {
 		or(&o.NumBlocks, 1+(o.MaxSeqTokens+o.BlockTokens-1)/o.BlockTokens)
 	}
@@ -86,6 +88,8 @@ func (o *Options) validate(c *Config) error {
 		return bad("a step of %d sequences is not in [1, %d]", o.MaxSeqs, maxSize)
 	case o.MaxSeqTokens < 1 || o.MaxSeqTokens > c.MaxSeqTokens:
 		return bad("sequences of %d tokens are not in [1, %d], the length the model was made for", o.MaxSeqTokens, c.MaxSeqTokens)
+	case o.StateSlots < 2 || o.StateSlots > maxSize:
+		return bad("%d state slots are not in [2, %d]", o.StateSlots, maxSize)
 	case o.Depth != 1 && o.Depth != 2:
 		return bad("%d steps in flight are neither 1 nor 2", o.Depth)
 	}
@@ -106,16 +110,18 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 	if err := o.validate(c); err != nil {
 		return nil, err
 	}
-	net, shapes := newDecoder(c)
+	net := newDecoder(c)
 	r := &Runner{dev: dev, net: net, spec: backend.Spec{
 		VocabSize: c.VocabSize, BlockTokens: o.BlockTokens, NumBlocks: o.NumBlocks,
 		MaxTokens: o.MaxTokens, MaxSeqs: o.MaxSeqs, MaxSeqTokens: o.MaxSeqTokens,
-		Depth: o.Depth, ThreadBound: o.ThreadBound,
+		Hidden: c.Hidden, Whole: c.Network.Whole, Depth: o.Depth, ThreadBound: o.ThreadBound,
 	}}
-	err = dev.Plan(Shape{
-		Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
-		Acts: shapes, Ropes: []Rope{c.Rope}, Windows: slices.Compact(slices.Sorted(slices.Values(c.Windows))), Spec: r.spec,
-	})
+	if len(net.shape.States) > 0 {
+		r.spec.StateSlots = o.StateSlots
+	}
+	shape := net.shape
+	shape.Spec = r.spec
+	err = dev.Plan(shape)
 	if err != nil {
 		return nil, fmt.Errorf("model: plan the device: %w", err)
 	}
@@ -133,26 +139,38 @@ func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total i
 	}
 	// Embeddings come last: a device that leaves them in the file reads them only to check
 	// their numbers, and need not if a tied head was packed from the same bytes.
-	list := r.net.parameters()
+	list := slices.Clone(r.net.params)
 	slices.SortStableFunc(list, func(a, b parameter) int { return cmp.Compare(isEmbedding(a), isEmbedding(b)) })
-	matrices := make([]Matrix, len(list))
 	done, total := int64(0), int64(0)
-	for i, p := range list {
-		matrices[i] = m.matrix(p)
-		total += matrices[i].bytes()
+	for _, p := range list {
+		total += m.partBytes(p)
 	}
 	progress(done, total)
-	for i, p := range list {
+	for _, p := range list {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("model: load: %w", err)
 		}
-		w, err := r.dev.Load(matrices[i])
+		if p.value != nil {
+			if *p.value, err = m.number(p.rows[0]); err != nil {
+				return err
+			}
+			continue
+		}
+		// Parts that have to be copied exist only while they are loaded.
+		x, err := m.matrix(p)
+		if err != nil {
+			return fmt.Errorf("model: load %s: %w", p.rows[0].name, err)
+		}
+		w, err := r.dev.Load(x)
 		if err != nil {
 			return fmt.Errorf("model: load %s: %w", p.rows[0].name, err)
 		}
 		*p.into = w
-		done += matrices[i].bytes()
+		done += m.partBytes(p)
 		progress(done, total)
+	}
+	for _, f := range r.net.after {
+		f()
 	}
 	// A file that was cut meanwhile may have been read as zeros.
 	return m.checkpoint.Check()
@@ -165,12 +183,21 @@ func isEmbedding(p parameter) int {
 	return 0
 }
 
-// bytes is the size of m as stored.
-func (m *Matrix) bytes() int64 {
+// partBytes is the size of the parts of tensors that p is made of, as stored.
+func (m *Model) partBytes(p parameter) int64 {
 	var n int64
-	for _, list := range [][]weights.Tensor{m.Rows, m.Bias} {
-		for _, t := range list {
-			n += t.Bytes()
+	x := m.stored(p)
+	for i, list := range [][]weights.Tensor{x.Rows, x.Bias} {
+		views := p.rows
+		if i == 1 {
+			views = p.bias
+		}
+		for j, t := range list {
+			share := 1
+			for _, size := range views[j].shapeOf(t.Shape) {
+				share *= size
+			}
+			n += t.Bytes() * int64(share) / int64(max(t.Len(), 1))
 		}
 	}
 	return n
@@ -203,7 +230,7 @@ func (r *Runner) Draw(d *backend.Draws) error {
 		r.draws = d
 		return nil
 	}
-	r.dev.Draw(r.net.head, r.net.drawn.h, d)
+	r.dev.Draw(r.net.head, r.net.h.drawn, d)
 	return nil
 }
 
@@ -211,7 +238,7 @@ func (r *Runner) Draw(d *backend.Draws) error {
 func (r *Runner) End(out *backend.Out) error {
 	if r.spec.Depth == 1 {
 		r.net.forward(r.dev, r.batch)
-		r.dev.Draw(r.net.head, r.net.drawn.h, r.draws)
+		r.dev.Draw(r.net.head, r.net.h.drawn, r.draws)
 		r.batch, r.draws = nil, nil
 	}
 	return r.dev.End(out)
@@ -249,8 +276,8 @@ func (r *Runner) Shorten(tokens int) error {
 	return nil
 }
 
-// FillCache runs a step that draws nothing and writes the keys and values of the first
-// layer to b's slots in all layers, without computing the layers. A benchmark uses it
+// FillCache runs a step that draws nothing and writes to b's slots, in each layer, the keys and
+// values that it makes of the embeddings, without computing the layers. A benchmark uses it
 // to measure steps at a long context that would take minutes to compute. What such
 // steps draw has no meaning.
 func (r *Runner) FillCache(b *backend.Batch) error {
@@ -261,7 +288,7 @@ func (r *Runner) FillCache(b *backend.Batch) error {
 		return fmt.Errorf("model: %w", err)
 	}
 	r.net.fill(r.dev, b)
-	r.dev.Draw(r.net.head, r.net.drawn.h, &backend.Draws{})
+	r.dev.Draw(r.net.head, r.net.h.drawn, &backend.Draws{})
 	return r.dev.End(&backend.Out{})
 }
 

@@ -78,21 +78,40 @@ func (d *recorder) op(name string, w model.Weight, acts ...model.Act) {
 	d.note("%s", line)
 }
 
-func (d *recorder) Begin(b *backend.Batch)                             { d.op("begin", -1) }
-func (d *recorder) Embed(dst model.Act, w model.Weight)                { d.op("embed", w, dst) }
-func (d *recorder) Norm(dst, src model.Act, w model.Weight, _ float32) { d.op("norm", w, dst, src) }
+func (d *recorder) Begin(b *backend.Batch)                         { d.op("begin", -1) }
+func (d *recorder) Embed(dst model.Act, w model.Weight, _ float32) { d.op("embed", w, dst) }
+func (d *recorder) EmbedAdd(dst model.Act, w model.Weight, _ model.Index, _ int) {
+	d.op("embed-add", w, dst)
+}
+func (d *recorder) Activate(dst, src model.Act, _ model.Activation) { d.op("activate", -1, dst, src) }
+func (d *recorder) Gate(dst, src, gate model.Act, _ model.Activation) {
+	d.op("gate", -1, dst, src, gate)
+}
+func (d *recorder) Add(dst, src model.Act, _ float32)   { d.op("add", -1, dst, src) }
+func (d *recorder) Scale(dst, src model.Act, _ float32) { d.op("scale", -1, dst, src) }
+func (d *recorder) Experts(dst, src, logits model.Act, _ *model.Experts) {
+	d.op("experts", -1, dst, src, logits)
+}
+func (d *recorder) Conv(dst, src model.Act, c *model.Conv) { d.op("conv", c.W, dst, src) }
+func (d *recorder) Delta(dst, q, k, v, a, b model.Act, x *model.Delta) {
+	d.op("delta", x.A, dst, q, k, v, a, b)
+}
+func (d *recorder) Scan(dst, x, b, c, dt model.Act, s *model.Scan) {
+	d.op("scan", s.A, dst, x, b, c, dt)
+}
+func (d *recorder) Norm(dst, src model.Act, n model.Norm) { d.op("norm", n.W, dst, src) }
 func (d *recorder) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	d.op("matmul", w, dst, src)
 }
 func (d *recorder) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
 	d.op("matmul-add", w, dst, src, scratch)
 }
-func (d *recorder) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+func (d *recorder) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, _ model.Activation) {
 	d.op("matmul-gate", w, dst, src, scratch)
 }
 func (d *recorder) StoreKV(_ int, q, k, v model.Act, h model.Heads) {
-	if h.Norm {
-		d.op("norm-rotate-store", h.QNorm, q, k, v)
+	if h.QNorm.On {
+		d.op("norm-rotate-store", h.QNorm.W, q, k, v)
 	} else {
 		d.op("rotate-store", -1, q, k, v)
 	}
@@ -100,8 +119,8 @@ func (d *recorder) StoreKV(_ int, q, k, v model.Act, h model.Heads) {
 func (d *recorder) EndForward()                                       { d.op("end-forward", -1) }
 func (d *recorder) Gather(dst, src model.Act)                         { d.op("gather", -1, dst, src) }
 func (d *recorder) Attend(dst, q model.Act, _ int, _ model.Attention) { d.op("attend", -1, dst, q) }
-func (d *recorder) Draw(head model.Weight, src model.Act, _ *backend.Draws) {
-	d.op("draw", head, src)
+func (d *recorder) Draw(head model.Head, src model.Act, _ *backend.Draws) {
+	d.op("draw", head.W, src)
 }
 func (d *recorder) End(*backend.Out) error { d.op("end", -1); return nil }
 func (d *recorder) Close() error           { d.closed = true; return nil }

@@ -53,9 +53,9 @@ func (d *tally) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act)
 	d.Device.MatMulAdd(dst, w, src, scratch)
 }
 
-func (d *tally) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+func (d *tally) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
 	d.product(w, d.rows(dst))
-	d.Device.MatMulGate(dst, w, src, scratch)
+	d.Device.MatMulGate(dst, w, src, scratch, a)
 }
 
 // rows is how many rows an operation on dst has.
@@ -73,8 +73,8 @@ func (d *tally) product(w model.Weight, rows int) {
 	}
 }
 
-func (d *tally) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
-	d.product(head, len(draws.Rows))
+func (d *tally) Draw(head model.Head, src model.Act, draws *backend.Draws) {
+	d.product(head.W, len(draws.Rows))
 	d.Device.Draw(head, src, draws)
 }
 
@@ -84,7 +84,7 @@ func (d *tally) Attend(dst, q model.Act, layer int, a model.Attention) {
 		for ; row < int(end); row++ {
 			for pos := range int(d.batch.Pos[row]) + 1 {
 				if a.Window == 0 || int(d.batch.Pos[row])-pos < a.Window {
-					d.pairs += d.shape.Heads * d.shape.HeadDim
+					d.pairs += d.shape.KV[0].Heads * d.shape.KV[0].KeyDim
 					d.positions[[3]int{layer, s, pos}] = true
 				}
 			}

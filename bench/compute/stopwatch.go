@@ -18,7 +18,7 @@ type Stopwatch struct {
 type Spent struct {
 	Products  time.Duration // matrix products with their sums and gates, without the head's
 	Attention time.Duration
-	Cache     time.Duration // norms and rotations of heads, writing keys and values
+	Cache     time.Duration // norms and rotations of heads, writing keys and values, convolutions and recurrent states
 	Draw      time.Duration // the head's product and the draws
 	Other     time.Duration // norms of rows, angles of rotations, embeddings
 }
@@ -46,14 +46,63 @@ func (s *Stopwatch) Begin(b *backend.Batch) {
 	s.Device.Begin(b)
 }
 
-func (s *Stopwatch) Embed(dst model.Act, w model.Weight) {
+func (s *Stopwatch) Embed(dst model.Act, w model.Weight, scale float32) {
 	defer s.other(time.Now())
-	s.Device.Embed(dst, w)
+	s.Device.Embed(dst, w, scale)
 }
 
-func (s *Stopwatch) Norm(dst, src model.Act, w model.Weight, eps float32) {
+func (s *Stopwatch) EmbedAdd(dst model.Act, w model.Weight, by model.Index, offset int) {
 	defer s.other(time.Now())
-	s.Device.Norm(dst, src, w, eps)
+	s.Device.EmbedAdd(dst, w, by, offset)
+}
+
+func (s *Stopwatch) Norm(dst, src model.Act, n model.Norm) {
+	defer s.other(time.Now())
+	s.Device.Norm(dst, src, n)
+}
+
+func (s *Stopwatch) Activate(dst, src model.Act, a model.Activation) {
+	defer s.other(time.Now())
+	s.Device.Activate(dst, src, a)
+}
+
+func (s *Stopwatch) Gate(dst, src, gate model.Act, a model.Activation) {
+	defer s.other(time.Now())
+	s.Device.Gate(dst, src, gate, a)
+}
+
+func (s *Stopwatch) Add(dst, src model.Act, scale float32) {
+	defer s.other(time.Now())
+	s.Device.Add(dst, src, scale)
+}
+
+func (s *Stopwatch) Scale(dst, src model.Act, scale float32) {
+	defer s.other(time.Now())
+	s.Device.Scale(dst, src, scale)
+}
+
+func (s *Stopwatch) Experts(dst, src, logits model.Act, e *model.Experts) {
+	start := time.Now()
+	s.Device.Experts(dst, src, logits, e)
+	s.spent.Products += time.Since(start)
+}
+
+func (s *Stopwatch) Conv(dst, src model.Act, c *model.Conv) {
+	start := time.Now()
+	s.Device.Conv(dst, src, c)
+	s.spent.Cache += time.Since(start)
+}
+
+func (s *Stopwatch) Delta(dst, q, k, v, a, b model.Act, x *model.Delta) {
+	start := time.Now()
+	s.Device.Delta(dst, q, k, v, a, b, x)
+	s.spent.Cache += time.Since(start)
+}
+
+func (s *Stopwatch) Scan(dst, x, b, c, dt model.Act, n *model.Scan) {
+	start := time.Now()
+	s.Device.Scan(dst, x, b, c, dt, n)
+	s.spent.Cache += time.Since(start)
 }
 
 func (s *Stopwatch) MatMul(dst model.Act, w model.Weight, src model.Act) {
@@ -68,9 +117,9 @@ func (s *Stopwatch) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.
 	s.spent.Products += time.Since(start)
 }
 
-func (s *Stopwatch) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+func (s *Stopwatch) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
 	start := time.Now()
-	s.Device.MatMulGate(dst, w, src, scratch)
+	s.Device.MatMulGate(dst, w, src, scratch, a)
 	s.spent.Products += time.Since(start)
 }
 
@@ -91,7 +140,7 @@ func (s *Stopwatch) Gather(dst, src model.Act) {
 	s.Device.Gather(dst, src)
 }
 
-func (s *Stopwatch) Draw(head model.Weight, src model.Act, d *backend.Draws) {
+func (s *Stopwatch) Draw(head model.Head, src model.Act, d *backend.Draws) {
 	start := time.Now()
 	s.Device.Draw(head, src, d)
 	s.spent.Draw += time.Since(start)

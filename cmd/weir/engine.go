@@ -47,6 +47,15 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
+	var notes []string
+	if found != nil {
+		if err := found.refuses(&s.network.Config); err != nil {
+			if o.device != "auto" {
+				return nil, usageError{err}
+			}
+			notes, found = append(notes, "the CPU computes: "+err.Error()), nil
+		}
+	}
 	longest := cmp.Or(m.maxModelLen, o.longest(&s.network.Config, found))
 	maxTokens, maxPrefill := o.stepLimits(found != nil, longest)
 	opt, err := runnerOptions(s.network, m, o, longest, maxTokens)
@@ -67,6 +76,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
+	e.notes = append(notes, e.notes...)
 	cfg := o.engineConfig(maxPrefill)
 	cfg.Tokenizer = s.tokenizer
 	e.engine = engine.New(cfg, plan.open)
@@ -157,7 +167,7 @@ func (e *preparedEngine) sizeHostCache(s *source, opt *model.Options, o *engineO
 	if err != nil {
 		return kvType, usageError{err}
 	}
-	room := cacheRoom{asked: int64(o.kvMemory), limit: memoryLimit(), weights: weights, shorten: e.shorten}
+	room := cacheRoom{asked: int64(o.kvMemory), limit: memoryLimit(), weights: weights, state: s.network.Config.StateBytes(), shorten: e.shorten}
 	opt.NumBlocks, e.kvBytes, err = room.sizePool(opt, perToken)
 	if !o.chunked && o.maxTokens == 0 { // steps need not be longer than the sequences that fit
 		opt.MaxTokens, _ = o.stepLimits(false, opt.MaxSeqTokens)
@@ -168,7 +178,11 @@ func (e *preparedEngine) sizeHostCache(s *source, opt *model.Options, o *engineO
 // specOf is the contract of a backend with these sizes and this many steps in
 // flight.
 func specOf(network *model.Model, opt model.Options, depth int) backend.Spec {
-	return backend.Spec{VocabSize: network.Config.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
+	states := 0
+	if network.Config.StateBytes() > 0 {
+		states = opt.StateSlots
+	}
+	return backend.Spec{StateSlots: states, Hidden: network.Config.Hidden, Whole: network.Config.Network.Whole, VocabSize: network.Config.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 		MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: depth}
 }
 

@@ -13,7 +13,7 @@ const leastContext = 4096
 
 // cacheBytes is how many bytes the keys and values of one token take.
 func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {
-	return cpu.KVBytesPerToken(f, model.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim})
+	return cpu.KVBytesPerToken(f, c.Shape())
 }
 
 // packedBytes is how many bytes of memory the weights take on the CPU. Embeddings stay in their
@@ -53,6 +53,7 @@ type cacheRoom struct {
 	asked   int64 // --kv-cache-memory, or 0
 	limit   int64 // memory of the machine; 0: that is unknown
 	weights int64 // what the weights take of it
+	state   int64 // bytes of a sequence's recurrent state; 0: there is none
 	// shorten says that the longest sequence may become shorter, down to leastContext,
 	// so that it fits: it was not asked for.
 	shorten bool
@@ -84,8 +85,17 @@ func (r cacheRoom) budget(one, least int64) int64 {
 	return budget
 }
 
+// Networks with recurrent states keep them in slots, which share the memory of the cache: half of it
+// at most, so that a running sequence has its state, the one before it and a checkpoint, and
+// so that others have checkpoints to come back to.
+const (
+	leastStates       = 4 // with the state of an empty sequence
+	statesPerSequence = 8
+)
+
 // sizePool chooses the number of KV blocks, the null block included, and returns
-// how many bytes they take. perToken is the size of one position in bytes. The pool is not
+// how many bytes they take, with those of states of sequences, if there are any: their number is
+// o.StateSlots then. perToken is the size of one position in bytes. The pool is not
 // larger than the largest number of full sequences needs, and holds one full sequence at
 // least. If it cannot, o.MaxSeqTokens becomes as much as fits, or there is an error that says
 // which flags help.
@@ -93,7 +103,13 @@ func (r cacheRoom) sizePool(o *model.Options, perToken int64) (blocks int, bytes
 	block, perSeq := perToken*int64(o.BlockTokens), blocksPerSequence(*o)
 	least := *o
 	least.MaxSeqTokens = min(leastContext, o.MaxSeqTokens)
-	budget := r.budget((1+perSeq)*block, (1+blocksPerSequence(least))*block)
+	states := leastStates * r.state
+	budget := r.budget((1+perSeq)*block+states, (1+blocksPerSequence(least))*block+states)
+	if r.state > 0 {
+		o.StateSlots = int(max(leastStates, min(budget/2/r.state, int64(1+statesPerSequence*o.MaxSeqs))))
+		states = int64(o.StateSlots) * r.state
+		budget = max(0, budget-states)
+	}
 	n := min(budget/block, int64(1<<31-1)/int64(o.BlockTokens))
 	if n < 1+perSeq && r.shorten && n >= 1+blocksPerSequence(least) {
 		o.MaxSeqTokens = roundContext((n - 1) * int64(o.BlockTokens))
@@ -103,15 +119,15 @@ func (r cacheRoom) sizePool(o *model.Options, perToken int64) (blocks int, bytes
 		n = min(n, 1+perSeq*int64(o.MaxSeqs))
 	}
 	if n >= 1+perSeq {
-		return int(n), n * block, nil
+		return int(n), n*block + states, nil
 	}
 	short := *o
 	if r.shorten {
 		short = least
 	}
-	fits, needs := max(0, n-1)*int64(o.BlockTokens), inUnits((1+blocksPerSequence(short))*block)
+	fits, needs := max(0, n-1)*int64(o.BlockTokens), inUnits((1+blocksPerSequence(short))*block+states)
 	return 0, 0, fmt.Errorf("one sequence of %d tokens needs %s of KV cache, there are %s: set --max-model-len to at most %d, or --kv-cache-memory to at least %s",
-		short.MaxSeqTokens, needs, inUnits(budget), fits, needs)
+		short.MaxSeqTokens, needs, inUnits(budget+states), fits, needs)
 }
 
 // roundContext rounds a number of tokens down to a multiple of 256 from leastContext on, so that

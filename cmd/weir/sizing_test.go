@@ -32,6 +32,26 @@ func TestSizePool(t *testing.T) {
 	}
 }
 
+// TestSizeStates: networks with recurrent states share the memory between blocks and slots.
+func TestSizeStates(t *testing.T) {
+	const state = 1 << 20
+	for _, c := range []struct {
+		asked         int64
+		blocks, slots int
+	}{
+		{64*1600 + 4*state, 64, 4},             // what one sequence needs
+		{64*1600 + 4*state - 1, 0, 4},          // too little
+		{64*1600 + 40*state, 64 + 13107, 20},   // half of it at most
+		{64*1600 + 400*state, 64 + 209059, 81}, // no more than sequences can use
+	} {
+		opt := model.Options{BlockTokens: 16, MaxSeqs: 10, MaxSeqTokens: 1000}
+		blocks, bytes, err := cacheRoom{asked: c.asked, limit: 1 << 50, state: state}.sizePool(&opt, 100)
+		if blocks != c.blocks || opt.StateSlots != c.slots || (err != nil) != (c.blocks == 0) || err == nil && (bytes > c.asked || bytes < c.asked-1600) {
+			t.Errorf("%+v: %d blocks, %d slots, %d bytes, %v", c, blocks, opt.StateSlots, bytes, err)
+		}
+	}
+}
+
 // TestContextThatFits: without --max-model-len the context is the longest that the cache holds,
 // at least leastContext tokens, and with it, it is what was asked for or nothing. The sizes are
 // those of Llama-3.1-8B with bfloat16 keys and values.

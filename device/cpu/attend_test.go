@@ -133,11 +133,11 @@ func (b *attendInput) attend(t *testing.T, cfg Config) [][]float32 {
 		spec.MaxTokens += s.context
 		spec.MaxSeqTokens = max(spec.MaxSeqTokens, s.context)
 	}
-	if err := d.Plan(model.Shape{Layers: 2, Heads: b.heads, KVHeads: b.kvHeads, HeadDim: b.dim, Acts: []model.ActShape{{Width: width + 2*kv}, {Width: width}}, Spec: spec}); err != nil {
+	if err := d.Plan(model.Shape{KV: model.UniformKV(2, b.heads, b.kvHeads, b.dim), Acts: []model.ActShape{{Width: width + 2*kv}, {Width: width}}, Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range d.cache.data {
-		d.cache.data[i] = 0xff // NaN, and never a position of anybody's
+	for i := range d.caches[0].data {
+		d.caches[0].data[i] = 0xff // NaN, and never a position of anybody's
 	}
 	q, k, v := model.Act{Width: width}, model.Act{Off: width, Width: kv}, model.Act{Off: width + kv, Width: kv}
 	f := newFeeder(newRand(1), spec)
@@ -168,7 +168,7 @@ func (b *attendInput) attend(t *testing.T, cfg Config) [][]float32 {
 		d.StoreKV(1, q, k, v, model.Heads{Rope: model.NoRope})
 	}
 	dst := model.Act{Buf: 1, Width: width}
-	d.Attend(dst, q, 1, model.Attention{Scale: b.scale(), Window: b.window})
+	d.Attend(dst, q, 1, model.Attention{Scale: b.scale(), Window: b.window, Sinks: model.NoWeight})
 	var out [][]float32
 	for r := range f.batch.Tokens {
 		out = append(out, slices.Clone(d.view(dst).row(r)))

@@ -100,7 +100,7 @@ func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Dev
 		}
 	})
 	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
-	if err := d.Plan(model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: acts, Spec: spec}); err != nil {
+	if err := d.Plan(model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: acts, Spec: spec}); err != nil {
 		b.Fatal(err)
 	}
 	d.batch = &backend.Batch{Tokens: make([]int32, rows)}
@@ -118,14 +118,14 @@ func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Dev
 // cache that a sequence reads, once.
 func BenchmarkAttend(b *testing.B) {
 	for _, im := range impls {
-		for _, shape := range []model.Shape{{Heads: 32, KVHeads: 8, HeadDim: 64}, {Heads: 16, KVHeads: 8, HeadDim: 128}} {
+		for _, shape := range []model.Shape{{KV: model.UniformKV(1, 32, 8, 64)}, {KV: model.UniformKV(1, 16, 8, 128)}} {
 			for _, kv := range []Format{BF16, Int8, F16, F32} {
 				for _, c := range []struct{ seqs, rows, context int }{{1, 1, 8192}, {8, 1, 4096}, {1, 512, 512}, {1, 512, 4096}} {
 					if im.name == "generic" && c.rows*c.context > 8192 {
 						continue
 					}
 					for _, threads := range []int{1, 2} {
-						b.Run(fmt.Sprintf("%s/dim=%d/kv=%s/seqs=%d/rows=%d/context=%d/threads=%d", im.name, shape.HeadDim, kv, c.seqs, c.rows, c.context, threads), func(b *testing.B) {
+						b.Run(fmt.Sprintf("%s/dim=%d/kv=%s/seqs=%d/rows=%d/context=%d/threads=%d", im.name, shape.KV[0].KeyDim, kv, c.seqs, c.rows, c.context, threads), func(b *testing.B) {
 							benchAttend(b, Config{Threads: threads, KVType: kv, Impl: im.name, HugePages: true}, shape, c.seqs, c.rows, c.context)
 						})
 					}
@@ -143,8 +143,10 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 	defer d.Close()
 	const blockTokens = 16
 	blocks := context / blockTokens
-	s.Layers = 4
-	width, kvWidth := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	const layers = 4
+	one := s.KV[0]
+	s.KV = model.UniformKV(layers, one.Heads, one.KVHeads, one.KeyDim)
+	width, kvWidth := one.Heads*one.KeyDim, one.KVHeads*one.KeyDim
 	s.Acts = []model.ActShape{{Width: width}, {Width: 2 * kvWidth}}
 	s.Spec = backend.Spec{VocabSize: 16, BlockTokens: blockTokens, NumBlocks: 1 + seqs*blocks, MaxTokens: max(seqs*rows, context), MaxSeqs: seqs, MaxSeqTokens: context, Depth: 1}
 	if err := d.Plan(s); err != nil {
@@ -164,7 +166,7 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 		f.reset()
 		f.add(all[i], context, false)
 		d.Begin(&f.batch)
-		for l := range s.Layers {
+		for l := range layers {
 			d.StoreKV(l, q, k, v, model.Heads{Rope: model.NoRope})
 		}
 	}
@@ -179,10 +181,10 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 		b.Fatal(err)
 	}
 	t := best(b, func(i int) {
-		d.Attend(q, q, i%s.Layers, model.Attention{Scale: float32(0.1 / math.Sqrt(float64(s.HeadDim)))})
+		d.Attend(q, q, i%layers, model.Attention{Scale: float32(0.1 / math.Sqrt(float64(one.KeyDim))), Sinks: model.NoWeight})
 	})
 	pairs := float64(rows) * (float64(context) - float64(rows-1)/2) * float64(seqs)
-	b.ReportMetric(float64(token)*float64(seqs*context/s.Layers)/t/1e9, "GB/s")
+	b.ReportMetric(float64(token)*float64(seqs*context/layers)/t/1e9, "GB/s")
 	b.ReportMetric(pairs*float64(width)*4/t/1e9, "GFLOP/s")
 }
 

@@ -550,7 +550,7 @@ func blockProduct(t *testing.T, cfg Config, m model.Matrix, rows, n, k int) [][]
 	cfg.KVType = BF16
 	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
 	acts := []model.ActShape{{Width: k}, {Width: n}}
-	d := openPlanned(t, cfg, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: acts, Spec: spec})
+	d := openPlanned(t, cfg, model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: acts, Spec: spec})
 	w, err := d.Load(m)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 // drawState holds the arguments of Draw until End carries it out.
 type drawState struct {
 	head    *linear
+	scale   float32 // of logits
+	softcap float32
 	act     model.Act // the input of head
 	draws   *backend.Draws
 	logits  view            // [drawRows, VocabSize]
@@ -32,12 +34,13 @@ func (s *drawState) allocate(mem *arena, sp backend.Spec) error {
 
 // Draw implements model.Device. It is carried out by End, which knows where the
 // results go.
-func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
-	m := &d.params[head].linear
+func (d *Device) Draw(head model.Head, src model.Act, draws *backend.Draws) {
+	m := &d.params[head.W].linear
 	if m.n != d.shape.Spec.VocabSize || m.k != src.Width {
 		panic(fmt.Sprintf("cpu: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", m.n, m.k, d.shape.Spec.VocabSize, src.Width))
 	}
 	d.draw.head, d.draw.act, d.draw.draws = m, src, draws
+	d.draw.scale, d.draw.softcap = head.Scale, head.Softcap
 }
 
 // End implements model.Device.
@@ -61,6 +64,9 @@ func (d *Device) End(out *backend.Out) error {
 		for r0 := 0; r0 < rows; r0 += drawRows {
 			n := min(drawRows, rows-r0)
 			d.multiplyAll(s.logits, s.head, s.act, r0, n)
+			for r := range n {
+				s.bound(s.logits.row(r))
+			}
 			host = s.toHost(out, r0, n, host)
 			if s.draws.Ready != nil && r0 == 0 {
 				s.draws.Ready()
@@ -138,4 +144,16 @@ type pickJob struct {
 func (j *pickJob) do(worker, chunk int) {
 	s, row := &j.d.draw, j.first+chunk
 	j.d.scratch[worker].picker.Pick(s.logits.row(chunk), s.draws, row, j.out, int(s.topAt[row]))
+}
+
+// bound scales logits, and bounds them.
+func (s *drawState) bound(x []float32) {
+	if s.scale != 1 {
+		for i := range x {
+			x[i] *= s.scale
+		}
+	}
+	if s.softcap > 0 {
+		bound(x, 1/s.softcap, s.softcap)
+	}
 }

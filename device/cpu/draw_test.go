@@ -54,7 +54,7 @@ const headColumns, headRows = 70, draftRows + 1
 func newHeadTest(t *testing.T, rnd *rand.Rand, cfg Config, vocab int) *headTest {
 	t.Helper()
 	spec := backend.Spec{VocabSize: vocab, BlockTokens: 16, NumBlocks: 2, MaxTokens: headRows, MaxSeqs: headRows, MaxSeqTokens: 99, Depth: 1}
-	d := openPlanned(t, cfg, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: headColumns, Drawn: true}}, Spec: spec})
+	d := openPlanned(t, cfg, model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: []model.ActShape{{Width: headColumns, Drawn: true}}, Spec: spec})
 	head, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(rnd, weights.BF16, 1, vocab, headColumns)}})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func (h *headTest) draw(t *testing.T, rows []backend.Draw, host bool) backend.Ou
 		draws.Rows[i].Host = host
 	}
 	h.batch = &backend.Batch{Tokens: make([]int32, n), At: make([]int32, n)}
-	h.Draw(h.head, model.Act{Width: headColumns}, &draws)
+	h.Draw(model.Head{W: h.head, Scale: 1}, model.Act{Width: headColumns}, &draws)
 	if err := h.End(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func benchHead(b *testing.B, f Format, rows int) {
 	}
 	defer d.Close()
 	spec := backend.Spec{VocabSize: vocab, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: 99, Depth: 1}
-	if err := d.Plan(model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: k, Drawn: true}}, Spec: spec}); err != nil {
+	if err := d.Plan(model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: []model.ActShape{{Width: k, Drawn: true}}, Spec: spec}); err != nil {
 		b.Fatal(err)
 	}
 	head, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(newRand(1), weights.BF16, 1, vocab, k)}})
@@ -223,7 +223,7 @@ func benchHead(b *testing.B, f Format, rows int) {
 				out := backend.Out{Tokens: make([]int32, rows), Logits: make([]float32, vocab)}
 				s := best(b, func(int) {
 					d.batch = &backend.Batch{Tokens: make([]int32, rows), At: make([]int32, rows)}
-					d.Draw(head, model.Act{Width: k}, &draws)
+					d.Draw(model.Head{W: head, Scale: 1}, model.Act{Width: k}, &draws)
 					if err := d.End(&out); err != nil {
 						b.Fatal(err)
 					}

@@ -172,7 +172,9 @@ func (j *productJob) do(worker, chunk int) {
 
 	if j.drafts {
 		for r := range n {
-			sc.drafts[row+r].Add(int32(j.m.first+first*rowsPerTile), y.row(r))
+			x := y.row(r)
+			j.d.draw.bound(x)
+			sc.drafts[row+r].Add(int32(j.m.first+first*rowsPerTile), x)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (n *net) shape(spec backend.Spec) model.Shape {
 	spec.VocabSize = n.vocab
 	qkv := (n.heads + 2*n.kvHeads) * n.headDim
 	return model.Shape{
-		Layers: n.layers, Heads: n.heads, KVHeads: n.kvHeads, HeadDim: n.headDim,
+		KV: model.UniformKV(n.layers, n.heads, n.kvHeads, n.headDim),
 		Acts: []model.ActShape{
 			actX: {Width: n.dim, Sum: true}, actN: {Width: n.dim, Factor: true}, actQKV: {Width: qkv}, actA: {Width: n.heads * n.headDim, Factor: true},
 			actG: {Width: 2 * n.inner}, actH: {Width: n.inner, Factor: true}, actD: {Width: n.dim, Drawn: true, Factor: true},
@@ -186,24 +186,24 @@ func (r *runner) step(b *backend.Batch, draws *backend.Draws, out *backend.Out) 
 	drawn := model.Act{Buf: actD, Width: n.dim}
 
 	r.Begin(b)
-	r.Embed(x, r.w.embed)
+	r.Embed(x, r.w.embed, 1)
 	for l := range n.layers {
-		a := model.Attention{Scale: float32(1 / math.Sqrt(float64(n.headDim)))}
+		a := model.Attention{Scale: float32(1 / math.Sqrt(float64(n.headDim))), Sinks: model.NoWeight}
 		if l%2 == 1 {
 			a.Window = n.window
 		}
-		r.Norm(norm, x, r.w.norms[l], netEps)
+		r.Norm(norm, x, model.Norm{W: r.w.norms[l], B: model.NoWeight, Eps: netEps})
 		r.MatMul(qkv, r.w.qkv[l], norm)
-		r.StoreKV(l, qkv.Cols(0, q), qkv.Cols(q, kv), qkv.Cols(q+kv, kv), model.Heads{Norm: true, QNorm: r.w.headNorm, KNorm: r.w.headNorm, Eps: netEps})
+		r.StoreKV(l, qkv.Cols(0, q), qkv.Cols(q, kv), qkv.Cols(q+kv, kv), model.Heads{QNorm: model.HeadNorm{On: true, W: r.w.headNorm, Eps: netEps}, KNorm: model.HeadNorm{On: true, W: r.w.headNorm, Eps: netEps}})
 		r.Attend(att, qkv.Cols(0, q), l, a)
 		r.MatMulAdd(x, r.w.out[l], att, norm)
-		r.Norm(norm, x, r.w.norms[l], netEps)
-		r.MatMulGate(inner, r.w.gateUp[l], norm, gateUp)
+		r.Norm(norm, x, model.Norm{W: r.w.norms[l], B: model.NoWeight, Eps: netEps})
+		r.MatMulGate(inner, r.w.gateUp[l], norm, gateUp, model.Activation{Kind: model.SiLU})
 		r.MatMulAdd(x, r.w.down[l], inner, norm)
 	}
 	r.Gather(drawn, x)
-	r.Norm(drawn, drawn, r.w.norms[n.layers], netEps)
+	r.Norm(drawn, drawn, model.Norm{W: r.w.norms[n.layers], B: model.NoWeight, Eps: netEps})
 	r.EndForward()
-	r.Draw(r.w.head, drawn, draws)
+	r.Draw(model.Head{W: r.w.head, Scale: 1}, drawn, draws)
 	return r.End(out)
 }

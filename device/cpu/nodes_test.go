@@ -101,7 +101,7 @@ func TestNodesReadWhatTheyPacked(t *testing.T) {
 			}
 			defer d.Close()
 			const k, rows = 32, 40
-			s := model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: k}, {Width: n}},
+			s := model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: []model.ActShape{{Width: k}, {Width: n}},
 				Spec: backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}}
 			if err := d.Plan(s); err != nil {
 				t.Fatal(err)

@@ -38,7 +38,7 @@ func (c *columnsTest) open(t *testing.T, rnd *rand.Rand, im *impl) {
 	t.Helper()
 	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: columnsRows, MaxSeqs: columnsRows, MaxSeqTokens: 99, Depth: 1}
 	c.d = openPlanned(t, Config{Threads: 2, KVType: BF16, Impl: im.name},
-		model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: columnsFrom + 92}, {Width: 150}}, Spec: spec})
+		model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: []model.ActShape{{Width: columnsFrom + 92}, {Width: 150}}, Spec: spec})
 	dtype := weights.BF16
 	if im.narrow != nil {
 		dtype = weights.F16 // that of products with rows in float32
@@ -87,7 +87,7 @@ func TestAttendInfinite(t *testing.T) {
 		}
 		defer d.Close()
 		spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 3, MaxTokens: 2, MaxSeqs: 2, MaxSeqTokens: 16, Depth: 1}
-		if err := d.Plan(model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: dim, Acts: []model.ActShape{{Width: 3 * dim}, {Width: dim}}, Spec: spec}); err != nil {
+		if err := d.Plan(model.Shape{KV: model.UniformKV(1, 1, 1, dim), Acts: []model.ActShape{{Width: 3 * dim}, {Width: dim}}, Spec: spec}); err != nil {
 			t.Fatal(err)
 		}
 		d.Begin(&backend.Batch{Tokens: []int32{0, 0}, Pos: []int32{0, 0}, Slots: []int32{16, 32}, QueryEnd: []int32{1, 2}, KVLen: []int32{1, 1}, TableEnd: []int32{1, 2}, Tables: []int32{1, 2}})
@@ -100,7 +100,7 @@ func TestAttendInfinite(t *testing.T) {
 			}
 		}
 		d.StoreKV(0, q, k, v, model.Heads{Rope: model.NoRope})
-		d.Attend(model.Act{Buf: 1, Width: dim}, q, 0, model.Attention{Scale: 1})
+		d.Attend(model.Act{Buf: 1, Width: dim}, q, 0, model.Attention{Scale: 1, Sinks: model.NoWeight})
 		for row := range 2 {
 			for _, got := range d.view(model.Act{Buf: 1, Width: dim}).row(row) {
 				if row == 0 && got != 3 || row == 1 && got == got {

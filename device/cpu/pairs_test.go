@@ -102,7 +102,7 @@ func testPairProducts(t *testing.T, im *impl, dtype weights.DType, largest float
 	rnd := newRand(34)
 	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
 	acts := []model.ActShape{{Width: k}, {Width: n}}
-	d := openPlanned(t, Config{Threads: 2, KVType: BF16, Impl: im.name}, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: acts, Spec: spec})
+	d := openPlanned(t, Config{Threads: 2, KVType: BF16, Impl: im.name}, model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: acts, Spec: spec})
 	w, err := d.Load(model.Matrix{Rows: []weights.Tensor{randomBlocks(rnd, dtype, n, k)}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,135 @@
+package model
+
+import (
+	"math"
+	"slices"
+)
+
+// Networks with multi-head latent attention: DeepSeek V2 and V3 (and what has their architecture, like
+// Kimi K2 and Moonlight), GLM-4.7-Flash and Mistral Small 4, as transformers/models/{deepseek_v2,
+// deepseek_v3,glm4_moe_lite,mistral4} have them.
+
+func init() {
+	recipes["DeepseekV2ForCausalLM"] = recipe{modelType: "deepseek_v2", read: deepseekV2}
+	recipes["DeepseekV3ForCausalLM"] = recipe{modelType: "deepseek_v3", read: deepseekV3}
+	recipes["KimiK25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model.", skip: []string{"vision_tower.", "mm_projector."}}
+	recipes["Glm4MoeLiteForCausalLM"] = recipe{modelType: "glm4_moe_lite", read: glm4MoELite}
+	recipes["Mistral4ForCausalLM"] = recipe{modelType: "mistral4", read: mistral4}
+}
+
+// latentEps is the eps of the norms of latents, whatever rms_norm_eps is.
+const latentEps = 1e-6
+
+// latent is latent attention with its usual names.
+func (f *fields) latent(qRank, kvRank, nope, rope, value int) LatentSpec {
+	small := func(name string) NormSpec { return NormSpec{Name: name, Eps: latentEps} }
+	s := LatentSpec{QA: "self_attn.q_a_proj", QNorm: small("self_attn.q_a_layernorm"), QB: "self_attn.q_b_proj", KVA: "self_attn.kv_a_proj_with_mqa",
+		KVNorm: small("self_attn.kv_a_layernorm"), KVB: "self_attn.kv_b_proj", O: "self_attn.o_proj", Heads: f.Heads, QRank: f.int("q_lora_rank", qRank),
+		KVRank: f.int("kv_lora_rank", kvRank), NopeDim: f.int("qk_nope_head_dim", nope), RopeDim: f.int("qk_rope_head_dim", rope), ValueDim: f.int("v_head_dim", value),
+		Bias: f.bool("attention_bias", false)}
+	if f.v.Member("q_lora_rank") != nil && !f.has("q_lora_rank") { // null
+		s.QRank = 0
+	}
+	if s.QRank == 0 {
+		s.Q, s.QNorm = "self_attn.q_proj", NormSpec{}
+	}
+	if s.KVRank < 1 || s.NopeDim < 1 || s.RopeDim < 2 || s.ValueDim < 1 || s.RopeDim%2 != 0 {
+		f.bad("latent attention has a rank of %d and heads of %d + %d and %d", s.KVRank, s.NopeDim, s.RopeDim, s.ValueDim)
+		return s
+	}
+	s.Rope = f.rope(s.RopeDim, ropeKind{interleaved: f.bool("rope_interleave", true), whole: true})
+	s.Scale = inverseRoot(s.NopeDim+s.RopeDim) * f.yarnScale()
+	f.HeadDim, f.KVHeads = s.NopeDim+s.RopeDim, f.Heads
+	return s
+}
+
+// yarnScale is a factor on scores for long contexts: the square of the growth of YaRN, by mscale_all_dim.
+func (f *fields) yarnScale() float32 {
+	p := f.ropeParameters()
+	factor, all := or(p.Factor, 1), or(p.MScaleAllDim, 0)
+	if p.kind() == "default" || all == 0 || factor <= 1 {
+		return 1
+	}
+	m := 0.1*all*math.Log(factor) + 1
+	return float32(m * m)
+}
+
+// deepseekExperts are experts with their usual names.
+func (f *fields) deepseekExperts(experts, topK, inner int) ExpertsSpec {
+	e := ExpertsSpec{Router: "mlp.gate", Experts: f.int("n_routed_experts", experts), TopK: f.int("num_experts_per_tok", topK),
+		Inner: f.int("moe_intermediate_size", inner), Act: f.activation("hidden_act", "silu"), Groups: f.int("n_group", 0), TopGroups: f.int("topk_group", 0),
+		Layout: OneByOne, Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj", Scale: f.float32("routed_scaling_factor", 1)}
+	if e.Groups <= 1 {
+		e.Groups, e.TopGroups = 0, 0
+	}
+	if n := f.int("n_shared_experts", 1); n > 0 {
+		s := f.mlp(n * e.Inner)
+		s.Gate, s.Up, s.Down = "mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj"
+		e.Shared = []MLPSpec{s}
+	}
+	f.checkExperts(&e)
+	return e
+}
+
+// sigmoidScores makes the choice of experts that of DeepSeek V3.
+func (f *fields) sigmoidScores(e *ExpertsSpec) {
+	e.Score, e.Bias, e.GroupBest2 = SigmoidScore, "mlp.gate.e_score_correction_bias", true
+	e.Renorm, e.RenormAdd = f.bool("norm_topk_prob", true), 1e-20
+}
+
+// deepseekLayers are layers of which the first ones are dense.
+func (f *fields) deepseekLayers(m Mixer, e *ExpertsSpec, dense int) {
+	types := f.texts("mlp_layer_types")
+	f.layers(func(i int, l *Layer) {
+		l.InNorm, l.Mixers, l.FeedNorm = f.norm("input_layernorm"), []Mixer{m}, f.norm("post_attention_layernorm")
+		if types == nil && i < dense || types != nil && types[i] == "dense" {
+			l.Feeds = []Feed{f.mlp(f.Intermediate)}
+		} else {
+			l.Feeds = []Feed{*e}
+		}
+	})
+	f.skipMTP(f.int("num_nextn_predict_layers", 0))
+}
+
+func deepseekV2(f *fields) {
+	f.usual(usual{maxPositions: 2048, eps: 1e-6})
+	m, e := f.latent(1536, 512, 128, 64, 128), f.deepseekExperts(64, 0, 1407)
+	switch method := f.text("topk_method", "greedy"); method {
+	case "greedy":
+		e.Groups, e.TopGroups = 0, 0
+	case "group_limited_greedy":
+	default:
+		f.unsupported("topk_method", method, "greedy, group_limited_greedy")
+	}
+	f.deepseekLayers(m, &e, f.int("first_k_dense_replace", 0))
+}
+
+func deepseekV3(f *fields) {
+	f.usual(usual{maxPositions: 4096, eps: 1e-6})
+	if f.outer != nil {
+		f.Network.Head = "language_model.lm_head"
+	}
+	m, e := f.latent(1536, 512, 128, 64, 128), f.deepseekExperts(256, 8, 2048)
+	f.sigmoidScores(&e)
+	f.deepseekLayers(m, &e, f.int("first_k_dense_replace", 3))
+	f.skipMTP(1) // which older configurations do not mention
+}
+
+func glm4MoELite(f *fields) {
+	f.usual(usual{maxPositions: 202752, eps: 1e-5})
+	m, e := f.latent(768, 512, 192, 64, 256), f.deepseekExperts(64, 4, 1536)
+	f.sigmoidScores(&e)
+	f.deepseekLayers(m, &e, f.int("first_k_dense_replace", 1))
+	f.skipMTP(1)
+}
+
+func mistral4(f *fields) {
+	f.usual(usual{maxPositions: 1048576, eps: 1e-6})
+	m, e := f.latent(1024, 256, 64, 64, 128), f.deepseekExperts(128, 4, 2048)
+	m.Temper = f.mistralTemper()
+	e.EitherWay = true
+	e.Layout, e.GateUp, e.DownAll = Stacked, "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+	e.GroupBest2, e.Renorm, e.RenormAdd = true, f.bool("norm_topk_prob", true), 1e-20
+	f.deepseekLayers(m, &e, f.int("first_k_dense_replace", 0))
+	f.Network.Skip = slices.Compact(f.Network.Skip)
+}

@@ -1,0 +1,140 @@
+package model_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"weir/device/cpu"
+	"weir/model"
+)
+
+// familyGolden is what transformers computes from a small checkpoint of a family, in float32 with
+// eager attention (tools/golden/families.py).
+type familyGolden struct {
+	Prompt         []int32   `json:"prompt"`
+	PromptLogprobs []float64 `json:"prompt_logprobs"` // of each token but the first
+	Greedy         []int32   `json:"greedy"`
+	GreedyLogprobs []float64 `json:"greedy_logprobs"`
+}
+
+// familyTolerance bounds the distance of a log-probability from that of transformers, which round
+// every operation to float32 in an order of their own.
+const familyTolerance = 1e-3
+
+// families are the names of the folders of checkpoints, each of which is a family's or a form of it.
+func families(t testing.TB) []string {
+	t.Helper()
+	list, err := filepath.Glob("testdata/families/*/golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range list {
+		names = append(names, filepath.Base(filepath.Dir(path)))
+	}
+	if len(names) == 0 {
+		t.Fatal("there is no checkpoint")
+	}
+	return names
+}
+
+func readFamily(t testing.TB, name string) (g familyGolden) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata/families", name, "golden.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &g); err != nil {
+		t.Fatal(err)
+	}
+	if len(g.PromptLogprobs) != len(g.Prompt)-1 || len(g.Greedy) < 48 || len(g.GreedyLogprobs) != len(g.Greedy) {
+		t.Fatalf("%d log-probabilities of %d tokens, and %d of %d", len(g.PromptLogprobs), len(g.Prompt), len(g.GreedyLogprobs), len(g.Greedy))
+	}
+	return g
+}
+
+// TestFamilies: a prompt in one step, and greedy tokens one by one, have the log-probabilities
+// that transformers computes, and the greedy tokens are equal.
+func TestFamilies(t *testing.T) {
+	for _, name := range families(t) {
+		t.Run(name, func(t *testing.T) {
+			g := readFamily(t, name)
+			eachExact(t, func(t *testing.T, open func() model.Device) {
+				m := openModel(t, os.DirFS(filepath.Join("testdata/families", name)))
+				h := newHarness(t, m, open(), model.Options{MaxSeqTokens: min(256, m.Config.MaxSeqTokens), MaxTokens: 256}, 1)
+				s := &sequence{tokens: g.Prompt}
+				rows := h.step(chunk{s, len(g.Prompt), positions(0, len(g.Prompt))})
+				worst := 0.0
+				for i, want := range g.PromptLogprobs {
+					got := logprob(rows[i], g.Prompt[i+1])
+					if diff := math.Abs(got - want); !(diff <= familyTolerance) {
+						t.Fatalf("position %d: %v instead of %v", i, got, want)
+					} else {
+						worst = max(worst, diff)
+					}
+				}
+				last := rows[len(rows)-1]
+				for i, want := range g.Greedy {
+					best := int32(0)
+					for v := range last {
+						if last[v] > last[best] {
+							best = int32(v)
+						}
+					}
+					if got := logprob(last, want); best != want || !(math.Abs(got-g.GreedyLogprobs[i]) <= familyTolerance) {
+						t.Fatalf("greedy token %d is %d (%v) instead of %d (%v, here %v)", i, best, logprob(last, best), want, g.GreedyLogprobs[i], got)
+					}
+					s.tokens = append(s.tokens, want)
+					last = h.step(chunk{s, 1, positions(s.computed, s.computed+1)})[0]
+				}
+				t.Logf("off by %.2g at most", worst)
+			})
+		})
+	}
+}
+
+// TestFamilyInvariance is TestBatchInvariance for every family: windows and chunks of positions,
+// experts, recurrent states that move to another slot with each chunk, latent attention.
+func TestFamilyInvariance(t *testing.T) {
+	for _, impl := range cpu.Impls() {
+		if underRace && impl == plainGo && len(cpu.Impls()) > 1 {
+			continue
+		}
+		t.Run(impl, func(t *testing.T) {
+			for _, name := range families(t) {
+				t.Run(name, func(t *testing.T) {
+					m := openModel(t, os.DirFS(filepath.Join("testdata/families", name)))
+					c := cuttings{checkpoint: name, length: min(150, m.Config.MaxSeqTokens), sequences: 3, rounds: 3, open: newCPU(t, impl, cpu.F32)}
+					if underRace {
+						c.length, c.sequences, c.rounds = 60, 2, 1
+					}
+					c.runModel(t, m)
+				})
+			}
+		})
+	}
+}
+
+// TestFamilyAllocations: a step of no family allocates anything.
+func TestFamilyAllocations(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector allocates")
+	}
+	for _, name := range families(t) {
+		m := openModel(t, os.DirFS(filepath.Join("testdata/families", name)))
+		h := newHarness(t, m, newCPU(t, "", cpu.F32)(), model.Options{MaxTokens: 16, MaxSeqTokens: 64}, 1)
+		h.step(chunk{&sequence{tokens: []int32{5, 6, 7}}, 3, []int{2}})
+		h.draws.Rows[0].Host = false // the harness has taken the logits
+		n := testing.AllocsPerRun(10, func() {
+			if h.b.Begin(&h.batch) != nil || h.b.Draw(&h.draws) != nil || h.b.End(&h.out) != nil {
+				t.Error("a step failed")
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations per step", name, n)
+		}
+	}
+}

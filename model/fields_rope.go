@@ -1,0 +1,165 @@
+package model
+
+import (
+	"cmp"
+	"math"
+
+	"weir/internal/jsontext"
+)
+
+// ropeKind says which rotary table is read, and what a family has where config.json says nothing.
+type ropeKind struct {
+	layers      string  // "full_attention" or "sliding_attention", where there are parameters for each; "": one set
+	theta       float64 // 0: 10000
+	thetaField  string  // a field with another theta: "": rope_theta
+	partial     float64 // 0: 1
+	plain       bool    // scalings are not for these layers
+	interleaved bool
+	whole       bool // dim is the part that is rotated already
+}
+
+// rope adds a rotary table for heads of dim dimensions, and returns its number.
+func (f *fields) rope(dim int, k ropeKind) int {
+	var r rawRope
+	if f.err != nil {
+		return NoRope
+	}
+	if f.err = unmarshal(f.v, &r); f.err != nil {
+		f.bad("%v", f.err)
+		return NoRope
+	}
+	if p := f.ropeOf(k.layers); p != nil {
+		r.RopeParameters, r.RopeScaling = p, nil
+	}
+	if k.thetaField != "" && f.has(k.thetaField) {
+		theta := f.float(k.thetaField, 0)
+		r.RopeTheta, r.RopeParameters = &theta, nil
+	}
+	if k.plain {
+		r.RopeScaling = nil
+		if r.RopeParameters != nil {
+			r.RopeParameters = &ropeParameters{RopeTheta: r.RopeParameters.RopeTheta, PartialRotaryFactor: r.RopeParameters.PartialRotaryFactor}
+		}
+	}
+	p := r.parameters()
+	p.FullAttention, p.SlidingAttention = nil, nil
+	if p.RopeTheta == nil && r.RopeTheta == nil && k.theta != 0 {
+		p.RopeTheta = &k.theta
+	}
+	part := or(p.PartialRotaryFactor, or(r.PartialRotaryFactor, cmp.Or(k.partial, 1)))
+	if !(part >= 0 && part <= 1) {
+		f.bad("partial_rotary_factor %v is not in [0, 1]", part)
+		return NoRope
+	}
+	if k.whole {
+		part = 1
+	}
+	table := f.table(&r, p, dim, part)
+	table.Interleaved = k.interleaved
+	f.Network.Ropes = append(f.Network.Ropes, table)
+	return len(f.Network.Ropes) - 1
+}
+
+// ropeParameters are those of a network with one set.
+func (f *fields) ropeParameters() ropeParameters {
+	var r rawRope
+	if err := unmarshal(f.v, &r); err != nil {
+		f.bad("%v", err)
+	}
+	return r.parameters()
+}
+
+// kind is the type of scaling.
+func (p *ropeParameters) kind() string { return cmp.Or(p.RopeType, p.Type, "default") }
+
+// ropeOf are the parameters for a kind of layer; nil: there are none of their own.
+func (f *fields) ropeOf(layers string) *ropeParameters {
+	if layers == "" {
+		return nil
+	}
+	all, _ := f.member("rope_parameters")
+	if all == nil || all.Kind() != jsontext.Object {
+		return nil
+	}
+	v := all.Member(layers)
+	if v == nil || v.Kind() != jsontext.Object {
+		return nil
+	}
+	var p ropeParameters
+	if err := unmarshal(v, &p); err != nil {
+		f.bad("rope_parameters.%s: %v", layers, err)
+	}
+	return &p
+}
+
+// table makes the rotary table of part of a head's dimensions.
+func (f *fields) table(r *rawRope, p ropeParameters, dim int, part float64) Rope {
+	p.PartialRotaryFactor, r.PartialRotaryFactor = nil, nil
+	kind := p.kind()
+	rotated := int(float64(dim) * part)
+	theta := or(p.RopeTheta, or(r.RopeTheta, 10_000))
+	switch kind {
+	case "proportional":
+		// The frequencies are those of the whole head, and the pairs behind its part do not
+		// turn (transformers, modeling_rope_utils.py, _compute_proportional_rope_parameters).
+		table := Rope{InvFreq: inverseFrequencies(theta, dim), Scale: 1}
+		angles := int(part * float64(dim) / 2)
+		for i := range table.InvFreq {
+			if i >= angles {
+				table.InvFreq[i] = 0
+			} else {
+				table.InvFreq[i] /= float32(or(p.Factor, 1))
+			}
+		}
+		return table
+	case "longrope", "su":
+		return f.longrope(r, &p, theta, rotated)
+	case "dynamic":
+		// With an alpha, the base is the same for all lengths (hunyuan_v1_dense).
+		alpha := or(p.Alpha, 0)
+		if !(alpha > 0) {
+			f.unsupported("rope type", kind, "dynamic with an alpha")
+			return Rope{}
+		}
+		base := theta * math.Pow(alpha, float64(rotated)/float64(rotated-2))
+		return Rope{InvFreq: inverseFrequencies(base, rotated), Scale: 1}
+	}
+	r.RopeParameters, r.RopeScaling = &p, nil
+	table, length, err := r.rope(rotated, f.MaxSeqTokens)
+	if err != nil && f.err == nil {
+		f.err = err
+	}
+	f.MaxSeqTokens = max(f.MaxSeqTokens, length)
+	return table
+}
+
+// longrope is the table for sequences up to the original length (Ding et al., "LongRoPE", 2024;
+// transformers, _compute_longrope_parameters). Longer ones would need another table from their
+// first token on, so that they are not possible.
+func (f *fields) longrope(r *rawRope, p *ropeParameters, theta float64, rotated int) Rope {
+	original, err := r.originalLength(p, f.MaxSeqTokens)
+	if err != nil {
+		f.err = err
+		return Rope{}
+	}
+	table := Rope{InvFreq: inverseFrequencies(theta, rotated), Scale: 1}
+	if len(p.ShortFactor) != len(table.InvFreq) {
+		f.bad("short_factor of rope type longrope has %d numbers for %d frequencies", len(p.ShortFactor), len(table.InvFreq))
+		return Rope{}
+	}
+	for i, by := range p.ShortFactor {
+		if !(by > 0) {
+			f.bad("short_factor %v of rope type longrope is not positive", by)
+			return Rope{}
+		}
+		table.InvFreq[i] = 1 / (float32(by) * powers(theta, rotated, i))
+	}
+	factor := or(p.Factor, float64(f.MaxSeqTokens)/original)
+	scale := 1.0
+	if factor > 1 {
+		scale = math.Sqrt(1 + math.Log(factor)/math.Log(original))
+	}
+	table.Scale = float32(or(p.AttentionFactor, scale))
+	f.MaxSeqTokens = min(f.MaxSeqTokens, int(original))
+	return table
+}

@@ -1,0 +1,96 @@
+package model
+
+// latent is built of a LatentSpec. The cache has one key for all heads, the normed latent and the
+// rotated part behind it, and the latent again as the value. Queries are multiplied with the part
+// of kv_b_proj that makes keys, so that they meet latents; what attention gives is multiplied with
+// the part that makes values. Prefill and decoding are the same, so that no bit depends on which
+// of them a position was computed in.
+type latent struct {
+	qa, q, kva    Weight // [QRank, D]; [H*(Nope+R), QRank or D]; [Rank+R, D]
+	qNorm, kvNorm *Norm
+	up, down      []Weight // by head: [Rank, Nope] of keys, [Value, Rank] of values
+	outWeight     Weight   // [D, H*Value]
+	kv            int
+	heads         Heads
+	a             Attention
+	low, queries  Act  // [., QRank], [., H*(Nope+R)]
+	key           Act  // [., Rank+R]
+	absorbed      Act  // [., H*(Rank+R)]
+	attn          rows // [., H*Rank]
+	values        rows // [., H*Value]
+	s             LatentSpec
+}
+
+func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
+	m := &latent{s: s, qa: NoWeight, up: make([]Weight, s.Heads), down: make([]Weight, s.Heads)}
+	head := s.NopeDim + s.RopeDim
+	m.queries = b.whole("latent q", s.Heads*head, factorBuf)
+	if s.Q != "" {
+		b.linear(&m.q, Linear, l.At, b.c.Hidden, false, part{s.Q, s.Heads * head})
+	} else {
+		m.low = b.whole("latent low", s.QRank, factorBuf)
+		b.linear(&m.qa, Linear, l.At, b.c.Hidden, s.Bias, part{s.QA, s.QRank})
+		b.normOf(&m.qNorm, l.At, s.QNorm, s.QRank)
+		b.linear(&m.q, Linear, l.At, s.QRank, false, part{s.QB, s.Heads * head})
+	}
+	b.linear(&m.kva, Linear, l.At, b.c.Hidden, s.Bias, part{s.KVA, s.KVRank + s.RopeDim})
+	b.normOf(&m.kvNorm, l.At, s.KVNorm, s.KVRank)
+	rows := s.NopeDim + s.ValueDim
+	for h := range s.Heads {
+		whole := stored{l.At + s.KVB + ".weight", []int{s.Heads * rows, s.KVRank}, view{first: h * rows, count: s.NopeDim, turned: true}}
+		b.params = append(b.params, parameter{use: Linear, rows: []stored{whole}, into: &m.up[h]})
+		whole.view = view{first: h*rows + s.NopeDim, count: s.ValueDim}
+		b.params = append(b.params, parameter{use: Linear, rows: []stored{whole}, into: &m.down[h]})
+	}
+	m.key = b.whole("latent key", s.KVRank+s.RopeDim, plainBuf)
+	m.absorbed = b.whole("latent absorbed", s.Heads*(s.KVRank+s.RopeDim), plainBuf)
+	m.attn = b.act("attn", s.Heads*s.KVRank, factorBuf)
+	m.values = b.act("latent values", s.Heads*s.ValueDim, factorBuf)
+	b.linear(&m.outWeight, Linear, l.At, s.Heads*s.ValueDim, s.Bias, part{s.O, b.c.Hidden})
+
+	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank})
+	m.heads = Heads{Rope: NoRope, Temper: s.Temper}
+	if s.Rope != NoRope {
+		r := b.shape.Ropes[s.Rope]
+		r.Offset = s.KVRank
+		m.heads.Rope = b.rope(r)
+	}
+	m.a = Attention{Scale: s.Scale, Window: s.Window, Sinks: NoWeight}
+	b.window(s.Window)
+	b.needs(PieceRopeKinds|PieceElements|PieceHeadSizes, true)
+	b.needs(PieceTemper, s.Temper.Beta != 0)
+	return m
+}
+
+func (m *latent) mix(p *pass, in rows) rows {
+	s := &m.s
+	x := in.all
+	if m.qa != NoWeight {
+		p.MatMul(m.low, m.qa, x)
+		p.Norm(m.low, m.low, *m.qNorm)
+		x = m.low
+	}
+	p.MatMul(m.queries, m.q, x)
+	p.MatMul(m.key, m.kva, in.all)
+	value := m.key.Cols(0, s.KVRank)
+	p.Norm(value, value, *m.kvNorm)
+	for h := range s.Heads {
+		q := m.queries.Cols(h*(s.NopeDim+s.RopeDim), s.NopeDim+s.RopeDim)
+		to := m.absorbed.Cols(h*(s.KVRank+s.RopeDim), s.KVRank+s.RopeDim)
+		p.MatMul(to.Cols(0, s.KVRank), m.up[h], q.Cols(0, s.NopeDim))
+		p.Scale(to.Cols(s.KVRank, s.RopeDim), q.Cols(s.NopeDim, s.RopeDim), 1)
+	}
+	p.StoreKV(m.kv, m.absorbed, m.key, value, m.heads)
+	if !p.cacheOnly {
+		p.Attend(m.attn.all, m.absorbed, m.kv, m.a)
+	}
+	return m.attn
+}
+
+func (m *latent) out(p *pass, dst, mid rows, add bool) {
+	s := &m.s
+	for h := range s.Heads {
+		p.MatMul(p.of(m.values).Cols(h*s.ValueDim, s.ValueDim), m.down[h], p.of(mid).Cols(h*s.KVRank, s.KVRank))
+	}
+	p.product(dst, m.outWeight, m.values, add)
+}

@@ -1,0 +1,294 @@
+package model
+
+import "fmt"
+
+// Network describes a decoder as its pieces: what a family reads out of a config.json. Tensors are
+// named as in checkpoints, without ".weight" and ".bias". It holds no pointers, so that two
+// descriptions can be compared and printed.
+type Network struct {
+	Embed      string   // the embedding's name; "": model.embed_tokens
+	EmbedScale float32  // factor on embeddings; 0: 1
+	EmbedNorm  NormSpec // of embeddings
+	Positions  string   // learned embeddings of positions are added; "": none
+	FirstPos   int      // row of position 0 there
+	Types      string   // embeddings of token types are added; "": none
+	NumTypes   int
+	Layers     []Layer
+	Final      NormSpec // before the head
+	Head       string   // the head's name; "": lm_head. NoHead: there is none
+	HeadBias   bool
+	LogitScale float32 // factor on logits; 0: 1
+	LogitCap   float32 // 0: none
+	Whole      bool    // an encoder: every position sees all others
+	Ropes      []Rope  // Attention.Rope indexes them
+	PerLayer   PerLayer
+	// Skip are tensors that a checkpoint may hold and that are not used: names, or prefixes that
+	// end in ".". Towers for images and sound, heads for several tokens at a time, and the like.
+	Skip []string
+}
+
+// NoHead is the Network.Head of an encoder.
+const NoHead = "-"
+
+// Layer is a layer of a network: mixers of tokens, and then networks that treat each token by itself.
+// With norms where there are some, and R = Residual:
+//
+//	m = sum of mixers(InNorm(x));  x = x + R * MixNorm(m)
+//	f = sum of feeds(FeedNorm(x)); x = x + R * OutNorm(f)
+//	x = x * Scalar
+type Layer struct {
+	At       string // prefix of the names of its tensors, "model.layers.3."
+	InNorm   NormSpec
+	Mixers   []Mixer
+	MixNorm  NormSpec
+	FeedNorm NormSpec
+	Feeds    []Feed
+	OutNorm  NormSpec
+	Residual float32 // 0: 1
+	Parallel bool    // the feeds read what the mixers read, InNorm(x), and there is no FeedNorm
+	Scalar   string  // a tensor of one number; "": none
+	// PostNorms says that the norms MixNorm and OutNorm are of sums: x = MixNorm(x + m), as in BERT.
+	PostNorms bool
+}
+
+// NormSpec is a norm with its tensor. The zero NormSpec is none.
+type NormSpec struct {
+	Name    string // below Layer.At; Unweighted: without a tensor
+	Kind    NormKind
+	Eps     float32
+	PlusOne bool // the stored numbers are added to 1
+	Raw     bool // the tensor is called Name, without a suffix
+	Bias    bool
+}
+
+// Unweighted is the name of a norm without weights.
+const Unweighted = "-"
+
+// Is reports whether there is a norm.
+func (n NormSpec) Is() bool { return n.Name != "" }
+
+// A Mixer lets tokens see others: AttentionSpec, LatentSpec, DeltaSpec, MambaSpec or ConvSpec.
+type Mixer interface{ mixer(*builder, *Layer) mixer }
+
+// A Feed treats each token by itself: MLPSpec or ExpertsSpec.
+type Feed interface{ feed(*builder, *Layer) feed }
+
+// AttentionSpec is attention with a cache of keys and values.
+type AttentionSpec struct {
+	Q, K, V, O string // names of products; with QKV, these are not used
+	QKV        string // one tensor with the rows of all three; "": there are three
+	Heads      int
+	KVHeads    int
+	KeyDim     int
+	ValueDim   int
+	QKVBias    bool
+	OutBias    bool
+	// KEqualsV says that values are what the product of K gives, before its norm and rotation.
+	KEqualsV bool
+	// ShareWith is the number of the layer whose cache is read; there are no products of K and V.
+	// -1: none. It must name a layer before this one.
+	ShareWith int
+
+	QNorm, KNorm  NormSpec // of each head, or of all heads together if RowNorm
+	VNorm         NormSpec // of each head
+	RowNorm       bool
+	PerHeadNorm   bool // QNorm and KNorm have numbers for each head
+	NormAfterRope bool
+	Rope          int // of Network.Ropes, or NoRope
+	Temper        Temper
+
+	Scale         float32 // 0: 1/sqrt(KeyDim)
+	Window, Chunk int
+	Softcap       float32
+	Sinks         string // name of a tensor without suffix; "": none
+	Bidirectional bool
+
+	// Gated says how the result is multiplied before the output product.
+	Gate OutputGate
+
+	InScale, KeyScale, OutScale float32 // factors on the input, on keys and on what the output product gives; 0: 1
+	ValueScale                  float32 // factor on values; 0: 1
+}
+
+// OutputGate is a factor of sigmoid(gate) on the result of attention.
+type OutputGate struct {
+	// InQ says that each head of Q has as many rows for the gate behind those of the query.
+	InQ bool
+	// Name is a product of its own, with a column for each head, or for each column if Wide; "": none.
+	Name string
+	Wide bool
+}
+
+// LatentSpec is multi-head latent attention (DeepSeek-AI, "DeepSeek-V2", 2024) in its absorbed
+// form: the cache holds the normed latent and the rotated key that all heads share.
+type LatentSpec struct {
+	Q        string // without a low rank; "": QA, QNorm and QB
+	QA, QB   string
+	QNorm    NormSpec
+	KVA, KVB string // kv_a_proj_with_mqa, kv_b_proj
+	KVNorm   NormSpec
+	O        string
+	Heads    int
+	QRank    int
+	KVRank   int
+	NopeDim  int
+	RopeDim  int
+	ValueDim int
+	Rope     int // of Network.Ropes, or NoRope; its Offset must be 0: it is of the rotated part
+	Scale    float32
+	Temper   Temper
+	Bias     bool // of QA, KVA and O
+	Window   int
+}
+
+// DeltaSpec is a gated delta net, or Kimi delta attention where PerChannel.
+type DeltaSpec struct {
+	// QKVZ and BA are fused products, with the rows of each key head together (Qwen3-Next). If they
+	// are "", there are QKV, Z, B and A (Qwen3.5); if QKV is "", too, Q, K and V.
+	QKVZ, BA            string
+	QKV, Z, B, A        string
+	Q, K, V             string
+	ConvQ, ConvK, ConvV string // convolutions of each; "": Conv is of all
+	Conv                string
+	ConvWidth           int
+	ALog, DtBias        string // tensors without suffix
+	Norm                NormSpec
+	GateBy              ActivationKind // of the gate of Norm: SiLU or Sigmoid
+	O                   string
+	KeyHeads            int
+	ValueHeads          int
+	KeyDim, ValueDim    int
+	PerChannel          bool
+	// AUp and ZUp are second products, of low rank, after A and Z; "": none. The sizes of what is
+	// between are LowRank.
+	AUp, ZUp  string
+	LowRank   int
+	AShape    []int       // of ALog; nil: [ValueHeads]
+	AForm     elementwise // what makes the negative A of ALog
+	BetaScale float32
+}
+
+// MambaSpec is a layer of Mamba 2.
+type MambaSpec struct {
+	In, Conv, Out      string // in_proj has rows for z, x, B, C and dt, in this order
+	ALog, D, DtBias    string // tensors without suffix
+	Norm               NormSpec
+	NormGroups         int  // columns are normed in so many groups; 0: in one
+	NormThenGate       bool // the gate is applied after the norm
+	Heads, HeadDim     int
+	Groups, StateDim   int
+	ConvWidth          int
+	ConvBias, ProjBias bool
+	AForm              elementwise // what makes the negative A of ALog
+	DtMin, DtMax       float32
+	InScale, OutScale  float32    // 0: 1
+	Scales             [5]float32 // factors on z, x, B, C and dt; 0: 1
+}
+
+// ConvSpec is a gated short convolution (LFM2): out(C * conv(B * x)).
+type ConvSpec struct {
+	In, Conv, Out string // in_proj has rows for B, C and x, in this order
+	Width         int
+	Bias          bool
+}
+
+// MLPSpec is a feed-forward network.
+type MLPSpec struct {
+	Gate, Up, Down string // Gate "": there is none, and Act is applied to Up
+	GateUp         string // one tensor with the rows of both; "": two tensors
+	Inner          int
+	Bias           bool
+	Act            Activation
+	Norm, OutNorm  NormSpec // of this network alone
+	GateScale      float32  // factors on what the products give; 0: 1
+	OutScale       float32
+	XIELU          string  // prefix of tensors with the parameters of that activation
+	Sparsity       float32 // share of the gate that is cut off as not among the greatest, as in Gemma 3n; 0: none
+}
+
+// ExpertsSpec is a mixture of experts, with a shared one beside where there is one.
+type ExpertsSpec struct {
+	Router     string // product of logits
+	RouterBias bool
+	// RouterNorm and RouterScale are of what the router reads, which is what the experts read if
+	// RouterNorm is none. With FromX both read the residual stream, and not what FeedNorm makes of it.
+	RouterNorm  NormSpec
+	RouterScale string // a tensor of [D] without suffix; "": none
+	RouterMul   float32
+	FromX       bool
+	Bias        string // selection bias, a tensor without suffix; "": none
+	BiasShape   []int  // of Bias; nil: [Experts]
+	PerExpert   string // a factor for each expert, a tensor without suffix; "": none
+	Experts     int
+	Layout      ExpertLayout
+	Gate, Up    string // with %d in place of the number of the expert, for layout OneByOne
+	Down        string
+	GateUp      string // for the others
+	DownAll     string
+	// EitherWay says that a checkpoint may also have the experts one by one, under these names.
+	EitherWay  bool
+	ExpertBias bool
+	Inner      int
+	Act        Activation
+	Plain      bool // there is no gate
+	ScoreInput bool
+
+	TopK              int
+	Score             ScoreKind
+	Groups, TopGroups int
+	GroupBest2        bool
+	Renorm            bool
+	Floor             float32
+	RenormAdd         float32
+	Jitter            float32 // of SparseMixer
+	Scale             float32 // 0: 1
+
+	Shared     []MLPSpec // nothing or one
+	SharedGate string    // a product with one row, whose sigmoid multiplies the shared expert; "": none
+
+	Latent        int    // columns of what the experts read and write, if it is not D; 0: D
+	LatentIn      string // products to and from there
+	LatentOut     string
+	Norm, OutNorm NormSpec // of the experts alone
+}
+
+// ExpertLayout says how a checkpoint stores experts.
+type ExpertLayout uint8
+
+const (
+	OneByOne        ExpertLayout = iota // tensors for each expert, [F, D] and [D, F]
+	Stacked                             // gate_up [E, 2F, D], down [E, D, F]
+	StackedPairs                        // the same, with the rows of gate and up in turns
+	Transposed                          // gate_up [E, D, 2F], down [E, F, D]
+	TransposedPairs                     // the same, with columns of gate and up in turns (gpt-oss)
+	StackedApart                        // gate [E, F, D], up [E, F, D] (GGUF)
+)
+
+// PerLayer is an embedding for each layer (Gemma 3n and 4): rows of [Layers * Width] are looked up
+// by token, combined with a product of the embedding, and each layer adds its part.
+type PerLayer struct {
+	Width      int // 0: none
+	Embed      string
+	Vocab      int // rows of Embed
+	EmbedScale float32
+	Project    string
+	ProjScale  float32
+	Norm       NormSpec
+	SumScale   float32
+	Gate, Out  string // in each layer, below Layer.At
+	OutNorm    NormSpec
+	Act        Activation
+}
+
+// layOut decides how experts are stored where that can be either way, by which tensors there are.
+func (n *Network) layOut(has func(name string) bool) {
+	for i := range n.Layers {
+		l := &n.Layers[i]
+		for k, f := range l.Feeds {
+			if e, ok := f.(ExpertsSpec); ok && e.EitherWay && has(l.At+fmt.Sprintf(e.Down, 0)+".weight") {
+				e.Layout = OneByOne
+				l.Feeds[k] = e
+			}
+		}
+	}
+}
