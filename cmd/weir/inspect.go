@@ -295,14 +295,17 @@ func found(template string, formats []marker) string {
 	return ""
 }
 
-// reasoningFormats are the ways in which templates mark thoughts. Only think tags are split from
-// the answer.
+// reasoningFormats are the ways in which templates mark thoughts.
 var reasoningFormats = []marker{
 	{"</think>", "think tags"},
-	{"[/THINK]", "[THINK] tags, which are not split from the answer"},
-	{"</seed:think>", "seed:think tags, which are not split from the answer"},
-	{"<|channel|>", "channels of the harmony format, which are not split from the answer"},
-	{"◁/think▷", "◁think▷ tags, which are not split from the answer"},
+	{"[/THINK]", "[THINK] tags"},
+	{"</seed:think>", "seed:think tags"},
+	{"<|channel|>", "channels of the harmony format"},
+	{"<|END_THINKING|>", "THINKING tokens (Cohere)"},
+	{"<channel|>", "thought channel (Gemma 4)"},
+	{"<|inner_suffix|>", "inner_prefix and inner_suffix tokens (Apertus)"},
+	{"◁/think▷", "◁think▷ tags"},
+	{"Here is my thought process:", "sentences (Granite)"},
 }
 
 // toolFormats are the ways in which templates write calls of tools, the more special ones first.
