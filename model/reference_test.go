@@ -414,6 +414,13 @@ func (d *reference) Draw(head model.Head, src model.Act, draws *backend.Draws) {
 		if row.Temperature != 0 || row.Mask >= 0 || row.Allow >= 0 || row.Target >= 0 || row.Logprobs != backend.NoLogprobs {
 			d.err = errors.New("the reference device only draws greedily")
 		}
+		if row.Hidden {
+			for _, v := range from[r] {
+				out.Hidden = append(out.Hidden, float32(v))
+			}
+			out.Tokens = append(out.Tokens, -1)
+			continue
+		}
 		best, at := math.Inf(-1), int32(-1)
 		rounded := roundActivations(from[r])
 		for token := range d.weights[head.W].rows {
@@ -437,6 +444,7 @@ func (d *reference) Draw(head model.Head, src model.Act, draws *backend.Draws) {
 func (d *reference) End(out *backend.Out) error {
 	copy(out.Tokens, d.results[0].Tokens)
 	copy(out.Logits, d.results[0].Logits)
+	copy(out.Hidden, d.results[0].Hidden)
 	d.results = d.results[1:]
 	return d.err
 }

@@ -75,6 +75,7 @@ type attendScratch struct {
 	q      []float32  // [rows of a span, keys] as the kernels take them
 	scale  []rowScale // [rows of a span]
 	capped []float32  // [rows of a span] the factor on scores before they are bounded
+	tanh   []float32  // [partTokens] of impl.bound
 	scores []float32  // [rows of a pass, partTokens], each row padded
 	part   partial    // of a pass
 	sum    partial    // of a span
@@ -131,7 +132,7 @@ func attendSizes(s model.Shape) (rows, keys, values int) {
 func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, error) {
 	n, keys, dims := attendSizes(s)
 	size, pass := partialFloats(n, dims), partialFloats(k.rows(), dims)
-	data, err := mem.floats(k.rows()*scoreStride + n*keys + n + size + pass)
+	data, err := mem.floats(k.rows()*scoreStride + n*keys + n + partTokens + size + pass)
 	if err != nil {
 		return attendScratch{}, err
 	}
@@ -144,6 +145,7 @@ func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, 
 		scores: cut(k.rows() * scoreStride),
 		q:      cut(n * keys),
 		capped: cut(n),
+		tanh:   cut(partTokens),
 		sum:    newPartial(cut(size), n),
 		part:   newPartial(cut(pass), k.rows()),
 		scale:  make([]rowScale, n),
@@ -502,7 +504,7 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 		lo, hi := j.sees(s, s.first+(r0+r)/j.group)
 		x := sc.scores[r*scoreStride:][:len(offs)*rowsPerTile]
 		if j.a.Softcap > 0 {
-			bound(x, sc.capped[r0+r], j.a.Softcap)
+			im.bound(x, sc.tanh, sc.capped[r0+r], j.a.Softcap)
 		}
 		if !mask(x, lo-start, hi-start) {
 			out.weight[r] = 0
@@ -613,11 +615,4 @@ func withSink(sink, top, weight float32) float32 {
 	}
 	a := exp(top - sink)
 	return a / (float32(weight*a) + 1)
-}
-
-// bound writes limit*tanh(score*by) to scores.
-func bound(scores []float32, by, limit float32) {
-	for i, x := range scores {
-		scores[i] = limit * float32(math.Tanh(float64(x*by)))
-	}
 }
