@@ -17,7 +17,7 @@ import (
 type historyDevice struct {
 	blockTokens int
 	slots       []uint64
-	states      []uint64          // of state slots; empty if there are none
+	states      []uint64            // of state slots; empty if there are none
 	drawn       map[*Sequence]int32 // by the last step
 }
 
