@@ -127,7 +127,8 @@ func mistral4(f *fields) {
 	f.usual(usual{maxPositions: 1048576, eps: 1e-6})
 	m, e := f.latent(1024, 256, 64, 64, 128), f.deepseekExperts(128, 4, 2048)
 	m.Temper = f.mistralTemper()
-	e.Layout, e.GateUp, e.Down = Stacked, "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+	e.EitherWay = true
+	e.Layout, e.GateUp, e.DownAll = Stacked, "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 	e.GroupBest2, e.Renorm, e.RenormAdd = true, f.bool("norm_topk_prob", true), 1e-20
 	f.deepseekLayers(m, &e, f.int("first_k_dense_replace", 0))
 	f.Network.Skip = slices.Compact(f.Network.Skip)

@@ -54,12 +54,12 @@ func minimaxM2(f *fields) {
 func hyV3(f *fields) {
 	f.usual(usual{maxPositions: 131072, eps: 1e-5, kvHeads: 8, headDim: 128})
 	rope := f.rope(f.HeadDim, ropeKind{theta: 11158840})
-	e := ExpertsSpec{Router: "mlp.gate", Bias: "mlp.e_score_correction_bias", Experts: f.int("num_experts", 192), TopK: f.int("num_experts_per_tok", 8),
+	e := ExpertsSpec{Router: "mlp.router.gate", Bias: "mlp.expert_bias", Experts: f.int("num_experts", 192), TopK: f.int("num_experts_per_tok", 8),
 		Inner: f.int("moe_intermediate_size", 1536), Act: f.activation("hidden_act", "silu"), Score: SigmoidScore, Renorm: true, RenormAdd: 1e-20,
 		Scale: f.float32("router_scaling_factor", 2.826), Layout: OneByOne,
 		Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj"}
 	s := f.mlp(f.int("num_shared_experts", 1) * e.Inner)
-	s.Gate, s.Up, s.Down = "mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj"
+	s.Gate, s.Up, s.Down = "mlp.shared_mlp.gate_proj", "mlp.shared_mlp.up_proj", "mlp.shared_mlp.down_proj"
 	e.Shared = []MLPSpec{s}
 	f.checkExperts(&e)
 	a := f.attention()
@@ -83,7 +83,7 @@ func mimoV2Flash(f *fields) {
 		a.Rope, a.ValueDim, a.ValueScale = wide, f.int("v_head_dim", 128), f.float32("attention_value_scale", 0.707)
 		a.QKVBias = f.bool("attention_bias", false)
 		if !f.isWide(types, i, 6) {
-			a.Rope, a.KVHeads, a.Sinks, a.Window = local, 2*f.KVHeads, "self_attn.sinks", f.window(i, f.int("sliding_window", 129))
+			a.Rope, a.KVHeads, a.Sinks, a.Window = local, 2*f.KVHeads, "self_attn.attention_sink_bias", f.window(i, f.int("sliding_window", 129))
 		}
 		l.InNorm, l.Mixers, l.FeedNorm = f.norm("input_layernorm"), []Mixer{a}, f.norm("post_attention_layernorm")
 		if feeds == nil && i == 0 || feeds != nil && feeds[i] == "dense" {

@@ -39,7 +39,7 @@ func granite(f *fields) {
 func (f *fields) graniteExperts() ExpertsSpec {
 	e := ExpertsSpec{Router: "block_sparse_moe.router.layer", Experts: f.int("num_local_experts", 8), TopK: f.int("num_experts_per_tok", 2),
 		Inner: f.Intermediate, Act: f.activation("hidden_act", "silu"), Score: SoftmaxTop, Layout: Stacked,
-		GateUp: "block_sparse_moe.input_linear.weight", Down: "block_sparse_moe.output_linear.weight"}
+		GateUp: "block_sparse_moe.input_linear.weight", DownAll: "block_sparse_moe.output_linear.weight"}
 	f.checkExperts(&e)
 	return e
 }

@@ -110,7 +110,7 @@ func lfm3(f *fields) {
 			a.Rope, a.Window = local, f.window(i, f.int("sliding_window", 256))
 		}
 		if f.bool("use_attention_gate", true) {
-			a.Gate.Name = "self_attn.g_proj"
+			a.Gate.Name = "self_attn.gate_proj"
 		}
 		l.Mixers = []Mixer{a}
 	})

@@ -12,6 +12,7 @@ func init() {
 func nemotronH(f *fields) {
 	types := f.nemotronTypes()
 	f.Layers = len(types)
+	f.described = len(types)
 	f.usual(usual{maxPositions: 4096, eps: 1e-5, epsName: "layer_norm_epsilon", kvHeads: 8, headDim: 128})
 	if f.Layers = len(types); f.Layers > maxLayers {
 		f.bad("%d layers are more than %d", f.Layers, maxLayers)
@@ -88,7 +89,17 @@ func (f *fields) checkMamba(m *MambaSpec) {
 
 // timeLimits are the bounds of the time step of Mamba.
 func (f *fields) timeLimits() (least, most float32) {
-	limits := get(f, "time_step_limit", []float64{0, math.Inf(1)})
+	limits := []float64{0, math.Inf(1)}
+	if v, ok := f.member("time_step_limit"); ok {
+		limits = nil
+		for _, e := range v.Elements() {
+			x, isNumber := e.Float()
+			if !isNumber { // an infinity, in one of its spellings
+				x = math.Inf(1)
+			}
+			limits = append(limits, x)
+		}
+	}
 	if len(limits) != 2 || !(limits[0] <= limits[1]) {
 		f.bad("time_step_limit %v is not two numbers in order", limits)
 		return 0, 0

@@ -94,7 +94,8 @@ func qwen3VL(f *fields) {
 func qwen3VLMoE(f *fields) {
 	f.usual(usual{maxPositions: 128000, eps: 1e-6, kvHeads: 16, headDim: 128})
 	e := f.qwenExperts(true)
-	e.Layout, e.GateUp, e.Down = Transposed, "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+	e.EitherWay = true
+	e.Layout, e.GateUp, e.DownAll = Transposed, "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 	f.qwen3Layers(&e)
 }
 
@@ -147,7 +148,8 @@ func qwen35(f *fields) {
 func qwen35MoE(f *fields) {
 	f.usual(usual{maxPositions: 32768, eps: 1e-6, kvHeads: 2, headDim: 256})
 	e := f.qwenExperts(true)
-	e.Layout, e.GateUp, e.Down = Stacked, "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+	e.EitherWay = true
+	e.Layout, e.GateUp, e.DownAll = Stacked, "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 	f.qwenShared(&e)
 	f.qwenHybrid(qwen35Delta, func(int) Feed { return e })
 }

@@ -235,8 +235,8 @@ func (s *ExpertsSpec) biasSuffix() string {
 
 // down is the second product of expert i.
 func (s *ExpertsSpec) down(at string, i, d int, into *Weight) parameter {
-	x := stored{at + s.Down, []int{s.Experts, d, s.Inner}, view{first: i * d, count: d}}
-	bias := stored{at + strings.TrimSuffix(s.Down, ".weight") + s.biasSuffix(), []int{s.Experts, d}, view{first: i, count: 1, vector: true}}
+	x := stored{at + s.DownAll, []int{s.Experts, d, s.Inner}, view{first: i * d, count: d}}
+	bias := stored{at + strings.TrimSuffix(s.DownAll, ".weight") + s.biasSuffix(), []int{s.Experts, d}, view{first: i, count: 1, vector: true}}
 	switch s.Layout {
 	case OneByOne:
 		name := at + fmt.Sprintf(s.Down, i)

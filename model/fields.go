@@ -12,12 +12,13 @@ import (
 // fields reads a config.json for a family. Its getters return the family's default where a field is
 // missing, and remember the first error.
 type fields struct {
-	Config                 // what is being read
-	v       jsontext.Value // the file, or its text_config
-	outer   jsontext.Value // the file around a text_config; nil: there is none
-	prefix  string         // of the names of tensors: "model." for most
-	partial float64        // share of a head's dimensions that are rotated, said in a way of its own; 0: not
-	err     error
+	Config                   // what is being read
+	v         jsontext.Value // the file, or its text_config
+	outer     jsontext.Value // the file around a text_config; nil: there is none
+	prefix    string         // of the names of tensors: "model." for most
+	partial   float64        // share of a head's dimensions that are rotated, said in a way of its own; 0: not
+	described int            // layers that another field lists; 0: num_hidden_layers says how many there are
+	err       error
 }
 
 // recipe is a family that is put together of pieces.
@@ -142,7 +143,9 @@ type usual struct {
 func (f *fields) usual(d usual) {
 	f.VocabSize = f.positive("vocab_size")
 	f.Hidden = f.positive("hidden_size")
-	f.Layers = f.positive("num_hidden_layers")
+	if f.Layers = f.described; f.Layers == 0 {
+		f.Layers = f.positive("num_hidden_layers")
+	}
 	f.Heads = f.positive("num_attention_heads")
 	f.KVHeads = cmp.Or(f.int("num_key_value_heads", d.kvHeads), f.Heads)
 	f.MaxSeqTokens = f.int("max_position_embeddings", d.maxPositions)

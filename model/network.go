@@ -1,5 +1,7 @@
 package model
 
+import "fmt"
+
 // Network describes a decoder as its pieces: what a family reads out of a config.json. Tensors are
 // named as in checkpoints, without ".weight" and ".bias". It holds no pointers, so that two
 // descriptions can be compared and printed.
@@ -222,11 +224,14 @@ type ExpertsSpec struct {
 	Gate, Up    string // with %d in place of the number of the expert, for layout OneByOne
 	Down        string
 	GateUp      string // for the others
-	ExpertBias  bool
-	Inner       int
-	Act         Activation
-	Plain       bool // there is no gate
-	ScoreInput  bool
+	DownAll     string
+	// EitherWay says that a checkpoint may also have the experts one by one, under these names.
+	EitherWay  bool
+	ExpertBias bool
+	Inner      int
+	Act        Activation
+	Plain      bool // there is no gate
+	ScoreInput bool
 
 	TopK              int
 	Score             ScoreKind
@@ -273,4 +278,17 @@ type PerLayer struct {
 	Gate, Out  string // in each layer, below Layer.At
 	OutNorm    NormSpec
 	Act        Activation
+}
+
+// layOut decides how experts are stored where that can be either way, by which tensors there are.
+func (n *Network) layOut(has func(name string) bool) {
+	for i := range n.Layers {
+		l := &n.Layers[i]
+		for k, f := range l.Feeds {
+			if e, ok := f.(ExpertsSpec); ok && e.EitherWay && has(l.At+fmt.Sprintf(e.Down, 0)+".weight") {
+				e.Layout = OneByOne
+				l.Feeds[k] = e
+			}
+		}
+	}
 }

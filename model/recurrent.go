@@ -203,7 +203,7 @@ func (s MambaSpec) mixer(b *builder, l *Layer) mixer {
 		m.norm.Gate, m.norm.GateBy, m.norm.GateFirst = m.parts[0], Activation{Kind: SiLU}, !s.NormThenGate
 		b.needs(PieceGroupNorm, true)
 	}
-	m.mid = b.act("attn", inner, factorBuf)
+	m.mid = b.act("mixed", inner, factorBuf) // beside attention's, in networks that have both in a layer
 	b.linear(&m.outWeight, Linear, l.At, inner, s.ProjBias, part{s.Out, b.c.Hidden})
 	if m.inScale != 1 {
 		m.scaledIn = b.whole("scaled", b.c.Hidden, factorBuf)

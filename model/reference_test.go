@@ -15,7 +15,8 @@ import (
 type reference struct {
 	shape   model.Shape
 	rows    [][][]float64 // [buffer][row][column]
-	k, v    [][][]float64 // [layer][slot][G*K]
+	k, v    [][][]float64 // [cache][slot][G*K]
+	states  [][][]float64 // [slot][state][number]
 	weights []referenceMatrix
 	batch   *backend.Batch
 	last    []int32       // what the previous step drew
@@ -45,6 +46,13 @@ func (d *reference) Plan(s model.Shape) error {
 	for _, kv := range s.KV {
 		d.k = append(d.k, zeros(s.Spec.NumBlocks*s.Spec.BlockTokens, kv.KVHeads*kv.KeyDim))
 		d.v = append(d.v, zeros(s.Spec.NumBlocks*s.Spec.BlockTokens, kv.KVHeads*kv.ValueDim))
+	}
+	for range s.Spec.StateSlots {
+		var slot [][]float64
+		for _, n := range s.States {
+			slot = append(slot, make([]float64, n))
+		}
+		d.states = append(d.states, slot)
 	}
 	return nil
 }
@@ -162,14 +170,9 @@ func (d *reference) Embed(dst model.Act, w model.Weight, scale float32) {
 		if token < 0 {
 			token = d.last[^token]
 		}
-		copy(row, d.weights[w].rows[token])
-	}
-}
-
-func (d *reference) Norm(dst, src model.Act, n model.Norm) {
-	from := d.act(src)
-	for i, to := range d.act(dst) {
-		normRow(to, from[i], d.weights[n.W].rows[0], n.Eps)
+		for j, v := range d.weights[w].rows[token] {
+			row[j] = v * float64(scale)
+		}
 	}
 }
 
@@ -256,57 +259,93 @@ func (d *reference) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.
 	}
 }
 
-func (d *reference) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
-	d.MatMul(scratch, w, src)
-	from := d.act(scratch)
-	for i, to := range d.act(dst) {
-		for j := range to {
-			gate, up := from[i][j], from[i][len(to)+j]
-			to[j] = gate / (1 + math.Exp(-gate)) * up
+func (d *reference) StoreKV(kv int, q, k, v model.Act, h model.Heads) {
+	shape := d.shape.KV[kv]
+	for i, row := range d.act(q) {
+		d.turnHeads(row, shape.KeyDim, h, h.QNorm, i)
+		if t := h.Temper; t.Beta != 0 {
+			for j := range row {
+				row[j] *= 1 + float64(t.Beta)*math.Log(1+math.Floor((float64(d.batch.Pos[i])+float64(t.Shift))/float64(t.Floor)))
+			}
 		}
 	}
-}
-
-func (d *reference) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
-	for i, row := range d.act(q) {
-		d.turnHeads(row, d.shape.KV[layer].KeyDim, h, h.QNorm, i)
+	if k.Width == 0 {
+		return
 	}
-	for i, row := range d.act(k) {
-		to := d.k[layer][d.batch.Slots[i]]
-		copy(to, row)
-		d.turnHeads(to, d.shape.KV[layer].KeyDim, h, h.KNorm, i)
-	}
-	for i, row := range d.act(v) {
-		copy(d.v[layer][d.batch.Slots[i]], row)
+	keys, values := d.act(k), d.act(v)
+	for i := range keys {
+		to := d.k[kv][d.batch.Slots[i]]
+		copy(to, keys[i])
+		d.turnHeads(to, shape.KeyDim, h, h.KNorm, i)
+		to = d.v[kv][d.batch.Slots[i]]
+		copy(to, values[i])
+		d.normHeads(to, shape.ValueDim, h.VNorm)
 	}
 }
 
 // turnHeads norms and rotates the heads of a row of token i.
 func (d *reference) turnHeads(row []float64, dim int, h model.Heads, norm model.HeadNorm, i int) {
-	for ; len(row) > 0; row = row[dim:] {
-		head := row[:dim]
-		if norm.On {
-			normRow(head, head, d.weights[norm.W].rows[0], norm.Eps)
-		}
-		if h.Rope != model.NoRope {
-			rotate(head, d.shape.Ropes[h.Rope], d.batch.Pos[i])
+	if !h.NormAfterRope {
+		d.normHeads(row, dim, norm)
+	}
+	for at := 0; at < len(row) && h.Rope != model.NoRope; at += dim {
+		r := d.shape.Ropes[h.Rope]
+		rotate(row[at+r.Offset:at+dim], r, d.batch.Pos[i])
+	}
+	if h.NormAfterRope {
+		d.normHeads(row, dim, norm)
+	}
+}
+
+func (d *reference) normHeads(row []float64, dim int, norm model.HeadNorm) {
+	if !norm.On {
+		return
+	}
+	w := d.vector(norm.W)
+	for at := 0; at < len(row); at += dim {
+		normGroup(row[at:at+dim], norm.LayerNorm, float64(norm.Eps))
+	}
+	for j := range row {
+		switch {
+		case w != nil && norm.PerHead:
+			row[j] *= w[j]
+		case w != nil:
+			row[j] *= w[j%dim]
 		}
 	}
 }
 
+// rotate turns the pairs of dimensions of a head, from the first on.
 func rotate(head []float64, r model.Rope, pos int32) {
-	half := len(head) / 2
+	half := len(r.InvFreq)
 	for j, f := range r.InvFreq {
 		angle := float64(pos) * float64(f)
 		sin, cos := math.Sin(angle)*float64(r.Scale), math.Cos(angle)*float64(r.Scale)
-		x, y := head[j], head[half+j]
-		head[j], head[half+j] = x*cos-y*sin, y*cos+x*sin
+		a, b := j, half+j
+		if r.Interleaved {
+			a, b = 2*j, 2*j+1
+		}
+		x, y := head[a], head[b]
+		head[a], head[b] = x*cos-y*sin, y*cos+x*sin
 	}
 }
 
-func (d *reference) Attend(dst, q model.Act, layer int, a model.Attention) {
-	b, size := d.batch, d.shape.KV[layer].KeyDim
+// sees reports whether a token at position pos attends to position other.
+func sees(a model.Attention, pos, other int) bool {
+	switch {
+	case other > pos && !a.Bidirectional:
+		return false
+	case a.Window > 0 && (pos-other >= a.Window || other-pos >= a.Window):
+		return false
+	}
+	return a.Chunk == 0 || other/a.Chunk >= pos/a.Chunk
+}
+
+func (d *reference) Attend(dst, q model.Act, kv int, a model.Attention) {
+	b, shape, size := d.batch, d.shape.KV[kv], d.shape.Spec.BlockTokens
 	to, from := d.act(dst), d.act(q)
+	sinks := d.vector(a.Sinks)
+	heads := q.Width / shape.KeyDim
 	seq := 0
 	for i := range b.Tokens {
 		for int(b.QueryEnd[seq]) <= i {
@@ -316,30 +355,37 @@ func (d *reference) Attend(dst, q model.Act, layer int, a model.Attention) {
 		if seq > 0 {
 			table = table[b.TableEnd[seq-1]:]
 		}
-		first := 0
-		if a.Window > 0 {
-			first = max(0, int(b.Pos[i])+1-a.Window)
-		}
-		for h := range d.shape.KV[layer].Heads {
-			kv := h / (d.shape.KV[layer].Heads / d.shape.KV[layer].KVHeads) * size
-			var p []float64
+		for h := range heads {
+			g := h / (heads / shape.KVHeads)
+			out := to[i][h*shape.ValueDim:][:shape.ValueDim]
+			for j := range out {
+				out[j] = 0
+			}
 			sum := 0.0
-			slot := func(pos int) int {
-				return int(table[pos/d.shape.Spec.BlockTokens])*d.shape.Spec.BlockTokens + pos%d.shape.Spec.BlockTokens
+			if sinks != nil {
+				sum = math.Exp(sinks[h])
 			}
-			for pos := first; pos <= int(b.Pos[i]); pos++ {
-				dot := 0.0
-				for j := range size {
-					dot += from[i][h*size+j] * d.k[layer][slot(pos)][kv+j]
+			for pos := range int(b.KVLen[seq]) {
+				if !sees(a, int(b.Pos[i]), pos) {
+					continue
 				}
-				p = append(p, math.Exp(dot*float64(a.Scale)))
-				sum += p[len(p)-1]
+				slot := int(table[pos/size])*size + pos%size
+				score := 0.0
+				for j := range shape.KeyDim {
+					score += from[i][h*shape.KeyDim+j] * d.k[kv][slot][g*shape.KeyDim+j]
+				}
+				score *= float64(a.Scale)
+				if c := float64(a.Softcap); c > 0 {
+					score = c * math.Tanh(score/c)
+				}
+				p := math.Exp(score)
+				sum += p
+				for j := range out {
+					out[j] += p * d.v[kv][slot][g*shape.ValueDim+j]
+				}
 			}
-			for j := range size {
-				to[i][h*size+j] = 0
-				for n, pos := 0, first; pos <= int(b.Pos[i]); n, pos = n+1, pos+1 {
-					to[i][h*size+j] += p[n] / sum * d.v[layer][slot(pos)][kv+j]
-				}
+			for j := range out {
+				out[j] /= sum
 			}
 		}
 	}
@@ -368,10 +414,20 @@ func (d *reference) Draw(head model.Head, src model.Act, draws *backend.Draws) {
 		if row.Temperature != 0 || row.Mask >= 0 || row.Allow >= 0 || row.Target >= 0 || row.Logprobs != backend.NoLogprobs {
 			d.err = errors.New("the reference device only draws greedily")
 		}
+		if row.Hidden {
+			for _, v := range from[r] {
+				out.Hidden = append(out.Hidden, float32(v))
+			}
+			out.Tokens = append(out.Tokens, -1)
+			continue
+		}
 		best, at := math.Inf(-1), int32(-1)
 		rounded := roundActivations(from[r])
 		for token := range d.weights[head.W].rows {
-			logit := d.weights[head.W].dot(token, from[r], rounded)
+			logit := (d.weights[head.W].dot(token, from[r], rounded) + d.weights[head.W].bias[token]) * float64(head.Scale)
+			if c := float64(head.Softcap); c > 0 {
+				logit = c * math.Tanh(logit/c)
+			}
 			if logit > best {
 				best, at = logit, int32(token)
 			}
@@ -388,6 +444,7 @@ func (d *reference) Draw(head model.Head, src model.Act, draws *backend.Draws) {
 func (d *reference) End(out *backend.Out) error {
 	copy(out.Tokens, d.results[0].Tokens)
 	copy(out.Logits, d.results[0].Logits)
+	copy(out.Hidden, d.results[0].Hidden)
 	d.results = d.results[1:]
 	return d.err
 }

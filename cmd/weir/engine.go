@@ -47,6 +47,15 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
+	var notes []string
+	if found != nil {
+		if err := found.refuses(&s.network.Config); err != nil {
+			if o.device != "auto" {
+				return nil, usageError{err}
+			}
+			notes, found = append(notes, "the CPU computes: "+err.Error()), nil
+		}
+	}
 	longest := cmp.Or(m.maxModelLen, o.longest(&s.network.Config, found))
 	maxTokens, maxPrefill := o.stepLimits(found != nil, longest)
 	opt, err := runnerOptions(s.network, m, o, longest, maxTokens)
@@ -67,6 +76,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
+	e.notes = append(notes, e.notes...)
 	cfg := o.engineConfig(maxPrefill)
 	cfg.Tokenizer = s.tokenizer
 	e.engine = engine.New(cfg, plan.open)

@@ -40,29 +40,42 @@ const (
 // over the cache.
 type span struct {
 	first, last int     // rows [first, last)
+	end         int     // positions of the sequence that are in the cache
 	table       []int32 // the sequence's blocks
 }
 
 // parts is the range [p0, p1) of partial results that the span's rows see.
 func (j *attendJob) parts(s *span) (p0, p1 int) {
-	lo, _ := j.sees(s.first)
-	_, hi := j.sees(s.last - 1)
+	lo, _ := j.sees(s, s.first)
+	_, hi := j.sees(s, s.last-1)
 	return lo / partTokens, (hi + partTokens - 1) / partTokens
 }
 
 // sees is the range [lo, hi) of positions that row t attends to.
-func (j *attendJob) sees(t int) (lo, hi int) {
-	hi = int(j.d.batch.Pos[t]) + 1
-	if j.window > 0 {
-		lo = max(0, hi-j.window)
+func (j *attendJob) sees(s *span, t int) (lo, hi int) {
+	pos := int(j.d.batch.Pos[t])
+	hi = pos + 1
+	if w := j.a.Window; w > 0 {
+		lo = max(0, hi-w)
+	}
+	if c := j.a.Chunk; c > 0 {
+		lo = max(lo, pos/c*c)
+	}
+	if j.a.Bidirectional {
+		hi = s.end
+		if w := j.a.Window; w > 0 {
+			hi = min(hi, pos+w)
+		}
 	}
 	return lo, hi
 }
 
 // attendScratch is one worker's memory.
 type attendScratch struct {
-	q      []float32  // [rows of a span, dims] as the kernels take them
+	q      []float32  // [rows of a span, keys] as the kernels take them
 	scale  []rowScale // [rows of a span]
+	capped []float32  // [rows of a span] the factor on scores before they are bounded
+	tanh   []float32  // [partTokens] of impl.bound
 	scores []float32  // [rows of a pass, partTokens], each row padded
 	part   partial    // of a pass
 	sum    partial    // of a span
@@ -106,18 +119,20 @@ func (p *partial) from(n, dims int) partial {
 	return partial{p.top[n:], p.weight[n:], p.unit[n:], p.value[n*dims:]}
 }
 
-// groupRows is the number of rows of a span and a KV head at most.
-func groupRows(s model.Shape) int { return max(spanRows, s.KV[0].Heads/s.KV[0].KVHeads) }
-
-// paddedDim is HeadDim rounded up to whole tiles.
-func paddedDim(s model.Shape) int {
-	return (s.KV[0].KeyDim + rowsPerTile - 1) / rowsPerTile * rowsPerTile
+// attendSizes are the greatest sizes of any cache: rows of a span and a KV head, and padded
+// columns of keys and of values.
+func attendSizes(s model.Shape) (rows, keys, values int) {
+	rows = spanRows
+	for _, kv := range s.KV {
+		rows, keys, values = max(rows, kv.Heads/kv.KVHeads), max(keys, padded(kv.KeyDim)), max(values, padded(kv.ValueDim))
+	}
+	return rows, keys, values
 }
 
 func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, error) {
-	n, dims := groupRows(s), paddedDim(s)
+	n, keys, dims := attendSizes(s)
 	size, pass := partialFloats(n, dims), partialFloats(k.rows(), dims)
-	data, err := mem.floats(k.rows()*scoreStride + n*dims + size + pass)
+	data, err := mem.floats(k.rows()*scoreStride + n*keys + n + partTokens + size + pass)
 	if err != nil {
 		return attendScratch{}, err
 	}
@@ -128,7 +143,9 @@ func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, 
 	}
 	return attendScratch{
 		scores: cut(k.rows() * scoreStride),
-		q:      cut(n * dims),
+		q:      cut(n * keys),
+		capped: cut(n),
+		tanh:   cut(partTokens),
 		sum:    newPartial(cut(size), n),
 		part:   newPartial(cut(pass), k.rows()),
 		scale:  make([]rowScale, n),
@@ -145,13 +162,18 @@ type attendJob struct {
 	dots  *dotKernels
 	spans []span
 	rows  int // of a span and a KV head at most
-	group int // heads per KV head
-	dims  int // padded head size
+	size  int // numbers of a kept partial result
 
+	// Of the operation that is computed.
+	c      *cache
+	group  int // heads per KV head
+	keys   int // padded columns of keys
+	dims   int // padded columns of values
 	dst, q view
-	layer  int
-	scale  float32
-	window int
+	a      model.Attention
+	sinks  []float32 // [heads], or nil
+
+	planned [2]int // the group and the KV heads for which the spans are
 
 	phase   attendPhase
 	tasks   int
@@ -173,10 +195,9 @@ const (
 type splitTask struct{ task, p int }
 
 func (j *attendJob) allocate(mem *arena, s model.Shape) error {
-	j.dots = &j.d.impl.dots[j.d.cache.format]
-	j.group = s.KV[0].Heads / s.KV[0].KVHeads
-	j.rows = groupRows(s)
-	j.dims = paddedDim(s)
+	j.dots = &j.d.impl.dots[j.d.cfg.KVType]
+	rows, _, values := attendSizes(s)
+	j.rows, j.size = rows, partialFloats(rows, values)
 	j.spans = make([]span, 0, s.Spec.MaxTokens)
 	threads := j.d.team.threads
 	if threads == 1 {
@@ -185,9 +206,9 @@ func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 	// Splitting pays if there are few rows; many rows keep all threads busy anyway.
 	tasks := threads * chunksPerWorker
 	parts := (s.Spec.MaxSeqTokens + partTokens - 1) / partTokens
-	results := min(tasks*parts, splitFloats/partialFloats(j.rows, j.dims))
+	results := min(tasks*parts, splitFloats/j.size)
 	var err error
-	if j.kept, err = mem.floats(results * partialFloats(j.rows, j.dims)); err != nil {
+	if j.kept, err = mem.floats(results * j.size); err != nil {
 		return err
 	}
 	j.split = make([]splitTask, 0, results)
@@ -198,29 +219,44 @@ func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 // plan cuts the batch into spans, which are as long as possible while there are enough
 // of them for all threads. Their length changes no bit of a result.
 func (j *attendJob) plan(b *backend.Batch) {
+	if shape := [2]int{j.group, j.c.heads}; j.planned == shape {
+		return // as for the layer before
+	} else {
+		j.planned = shape
+	}
 	chunks := j.d.team.threads * chunksPerWorker
-	queries := len(b.Tokens) * j.d.cache.heads / chunks
+	queries := len(b.Tokens) * j.c.heads / chunks
 	queries = max(1, minSpanRows/j.group, min(queries, j.rows/j.group))
 	j.spans = j.spans[:0]
 	row, entry := 0, 0
 	for i, end := range b.QueryEnd {
 		table := b.Tables[entry:b.TableEnd[i]]
 		for ; row < int(end); row += queries {
-			j.spans = append(j.spans, span{row, min(row+queries, int(end)), table})
+			j.spans = append(j.spans, span{row, min(row+queries, int(end)), int(b.KVLen[i]), table})
 		}
 		row, entry = int(end), int(b.TableEnd[i])
 	}
 }
 
 // Attend implements model.Device.
-func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
-	width := d.shape.KV[0].Heads * d.shape.KV[0].KeyDim
-	if dst.Width != width || q.Width != width || layer < 0 || layer >= d.cache.layers {
-		panic(fmt.Sprintf("cpu: Attend from rows of %d to rows of %d in layer %d", q.Width, dst.Width, layer))
+func (d *Device) Attend(dst, q model.Act, kv int, a model.Attention) {
+	if kv < 0 || kv >= len(d.caches) {
+		panic(fmt.Sprintf("cpu: Attend to cache %d of %d", kv, len(d.caches)))
 	}
-	j := &d.attendJob
-	j.dst, j.q, j.layer, j.scale, j.window = d.written(dst), d.view(q), layer, a.Scale, a.Window
-	j.tasks = len(j.spans) * d.cache.heads
+	j, c := &d.attendJob, &d.caches[kv]
+	heads := q.Width / c.keyDim
+	if heads == 0 || q.Width != heads*c.keyDim || dst.Width != heads*c.valueDim || heads%c.heads != 0 || heads/c.heads > c.group {
+		panic(fmt.Sprintf("cpu: Attend from rows of %d to rows of %d in cache %d", q.Width, dst.Width, kv))
+	}
+	j.c, j.group, j.keys, j.dims = c, heads/c.heads, padded(c.keyDim), c.valueColumns()
+	j.dst, j.q, j.a, j.sinks = d.written(dst), d.view(q), a, nil
+	if a.Sinks != model.NoWeight {
+		if j.sinks = d.params[a.Sinks].vec; len(j.sinks) != heads {
+			panic(fmt.Sprintf("cpu: Attend of %d heads with %d sinks", heads, len(j.sinks)))
+		}
+	}
+	j.plan(d.batch)
+	j.tasks = len(j.spans) * c.heads
 	if j.mustSplit() {
 		j.phase, j.perTask = phaseSplit, 1
 		d.team.run(1, len(j.split), j)
@@ -245,8 +281,8 @@ func (j *attendJob) multiplications() int {
 	n := 0
 	for i := range j.spans {
 		s := &j.spans[i]
-		lo, _ := j.sees(s.first)
-		_, hi := j.sees(s.last - 1)
+		lo, _ := j.sees(s, s.first)
+		_, hi := j.sees(s, s.last-1)
 		n += (hi - lo) * (s.last - s.first)
 	}
 	return n * 2 * j.q.width
@@ -261,14 +297,14 @@ func (j *attendJob) mustSplit() bool {
 	n := 0
 	for i := range j.spans {
 		p0, p1 := j.parts(&j.spans[i])
-		n += (p1 - p0) * j.d.cache.heads
+		n += (p1 - p0) * j.c.heads
 	}
 	if n <= j.tasks || n > cap(j.split) {
 		return false
 	}
 	j.split = j.split[:0]
 	for task := range j.tasks {
-		p0, p1 := j.parts(&j.spans[task/j.d.cache.heads])
+		p0, p1 := j.parts(&j.spans[task/j.c.heads])
 		j.keptAt[task] = len(j.split) - p0
 		for p := p0; p < p1; p++ {
 			j.split = append(j.split, splitTask{task, p})
@@ -279,13 +315,12 @@ func (j *attendJob) mustSplit() bool {
 
 // result is the memory of the split phase's i-th partial result.
 func (j *attendJob) result(i int) partial {
-	size := partialFloats(j.rows, j.dims)
-	return newPartial(j.kept[i*size:][:size], j.rows)
+	return newPartial(j.kept[i*j.size:][:j.size], j.rows)
 }
 
 func (j *attendJob) do(worker, chunk int) {
 	sc := &j.d.scratch[worker].attn
-	heads := j.d.cache.heads
+	heads := j.c.heads
 	if j.phase == phaseSplit {
 		t := j.split[chunk]
 		s, head := &j.spans[t.task/heads], t.task%heads
@@ -316,7 +351,7 @@ func (j *attendJob) do(worker, chunk int) {
 				j.merge(sc, &sc.part, r0, m)
 			}
 		}
-		j.store(&sc.sum, s, head)
+		j.store(sc, s, head)
 	}
 }
 
@@ -338,26 +373,29 @@ func (j *attendJob) passes(s *span) iter.Seq2[int, int] {
 // load gathers the queries of a span for one KV head: for each query the heads of the
 // group, in the form that the kernels take.
 func (j *attendJob) load(sc *attendScratch, s *span, head int) {
-	n := j.d.cache.headDim
+	n := j.c.keyDim
 	for r := range (s.last - s.first) * j.group {
 		i, g := s.first+r/j.group, r%j.group
-		q := sc.q[r*j.dims:][:j.dims]
+		q := sc.q[r*j.keys:][:j.keys]
 		copy(q, j.q.row(i)[(head*j.group+g)*n:][:n])
 		clear(q[n:])
-		scale := j.scale
+		scale := j.a.Scale
 		if j.dots.pairs {
 			j.d.impl.toPairs(q, q)
 		}
-		if j.d.cache.format == Int8 {
+		if j.c.format == Int8 {
 			most := j.d.impl.absMax(q)
 			inv, unit := inverse(most, queryMax)
 			if j.dots.bytes {
 				sum := j.d.impl.toInt8(q, q, inv)
-				q[j.d.cache.columns/4] = math.Float32frombits(uint32(-keyBias * sum))
+				q[j.c.columns/4] = math.Float32frombits(uint32(-keyBias * sum))
 			} else {
 				j.d.impl.toInt16(q, q, inv)
 			}
 			scale *= unit
+		}
+		if j.a.Softcap > 0 {
+			sc.capped[r], scale = scale/j.a.Softcap, 1
 		}
 		sc.scale[r] = newRowScale(scale)
 	}
@@ -377,10 +415,10 @@ func inverse(most, limit float32) (inv, unit float32) {
 
 // reach is what rows [first, last) of the batch see of partial result p: units
 // [u0, u1) from its first position on, and n positions from unit u0 on.
-func (j *attendJob) reach(first, last, p int) (u0, u1, n int) {
+func (j *attendJob) reach(s *span, first, last, p int) (u0, u1, n int) {
 	start := p * partTokens
-	lo, _ := j.sees(first)
-	_, hi := j.sees(last - 1)
+	lo, _ := j.sees(s, first)
+	_, hi := j.sees(s, last-1)
 	lo, hi = max(lo, start), min(hi, start+partTokens)
 	if lo >= hi {
 		return 0, 0, 0
@@ -393,8 +431,8 @@ func (j *attendJob) reach(first, last, p int) (u0, u1, n int) {
 // that the span does not see name one that it sees, because kernels take several tiles
 // at once.
 func (j *attendJob) units(offs []int, s *span, p int) {
-	c := &j.d.cache
-	u0, u1, _ := j.reach(s.first, s.last, p)
+	c := j.c
+	u0, u1, _ := j.reach(s, s.first, s.last, p)
 	// One division for all: this runs for every head and partial result.
 	perBlock := c.blockTokens / rowsPerTile
 	first := p*partUnits + u0
@@ -422,7 +460,7 @@ func (j *attendJob) units(offs []int, s *span, p int) {
 // values are prefetched again between the rows of the softmax, when memory would be
 // idle.
 func (j *attendJob) locate(sc *attendScratch, s *span, head, p int) {
-	c := &j.d.cache
+	c := j.c
 	j.units(sc.offs, s, p)
 	shift := -c.keys
 	p0, p1 := j.parts(s)
@@ -442,16 +480,16 @@ func (j *attendJob) locate(sc *attendScratch, s *span, head, p int) {
 // pass computes partial result p of rows [r0, r0+m) of a span for one KV head, with
 // a kernel for the scores and some for the values.
 func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *partial) {
-	c, im, k := &j.d.cache, j.d.impl, j.dots
-	u0, u1, n := j.reach(s.first+r0/j.group, s.first+(r0+m-1)/j.group+1, p)
+	c, im, k := j.c, j.d.impl, j.dots
+	u0, u1, n := j.reach(s, s.first+r0/j.group, s.first+(r0+m-1)/j.group+1, p)
 	if n == 0 {
 		clear(out.weight[:m])
 		return
 	}
-	data := c.data[c.at(j.layer, head):]
+	data := c.data[c.at(head):]
 	tiles := k.tiles[m]
 	offs := sc.offs[u0 : u0+(u1-u0+tiles-1)/tiles*tiles]
-	k.scores[m](data, offs, c.keys, c.columns, sc.q[r0*j.dims:], j.dims, sc.scores, scoreStride)
+	k.scores[m](data, offs, c.keys, c.columns, sc.q[r0*j.keys:], j.keys, sc.scores, scoreStride)
 
 	offs = offs[:u1-u0]
 	// The first pass prefetches what comes next; later ones need not.
@@ -463,8 +501,11 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 	start := p*partTokens + u0*rowsPerTile
 	scales := data[c.valueScale:]
 	for r := range m {
-		lo, hi := j.sees(s.first + (r0+r)/j.group)
+		lo, hi := j.sees(s, s.first+(r0+r)/j.group)
 		x := sc.scores[r*scoreStride:][:len(offs)*rowsPerTile]
+		if j.a.Softcap > 0 {
+			im.bound(x, sc.tanh, sc.capped[r0+r], j.a.Softcap)
+		}
 		if !mask(x, lo-start, hi-start) {
 			out.weight[r] = 0
 			continue
@@ -519,7 +560,7 @@ func mask(scores []float32, lo, hi int) bool {
 
 // merge adds a partial result of rows [r0, r0+m) to the sum of those before it.
 func (j *attendJob) merge(sc *attendScratch, part *partial, r0, m int) {
-	whole := j.d.cache.format != Int8
+	whole := j.c.format != Int8
 	sum := &sc.sum
 	for r := range m {
 		i := r0 + r
@@ -553,11 +594,25 @@ func (j *attendJob) merge(sc *attendScratch, part *partial, r0, m int) {
 }
 
 // store divides by the sum of the weights and writes the span's rows.
-func (j *attendJob) store(sum *partial, s *span, head int) {
-	n := j.d.cache.headDim
+func (j *attendJob) store(sc *attendScratch, s *span, head int) {
+	sum, n := &sc.sum, j.c.valueDim
 	for r := range (s.last - s.first) * j.group {
 		i, g := s.first+r/j.group, r%j.group
 		y := j.dst.row(i)[(head*j.group+g)*n:][:n]
-		j.d.impl.scale(y, sum.value[r*j.dims:], 1/sum.weight[r])
+		by := 1 / sum.weight[r]
+		if j.sinks != nil {
+			by = withSink(j.sinks[head*j.group+g], float32(sum.top[r]*sc.scale[r].e), sum.weight[r])
+		}
+		j.d.impl.scale(y, sum.value[r*j.dims:], by)
 	}
+}
+
+// withSink is the factor on the weighted values of a row whose softmax has a sink beside its
+// positions. Weights are relative to the greatest score, top.
+func withSink(sink, top, weight float32) float32 {
+	if sink <= top {
+		return 1 / (weight + exp(sink-top))
+	}
+	a := exp(top - sink)
+	return a / (float32(weight*a) + 1)
 }

@@ -9,22 +9,56 @@ import (
 
 	"weir/backend"
 	"weir/model"
+	"weir/weights"
 )
 
 // attendCase is one layer's attention of the last rows of a few sequences.
 type attendCase struct {
-	heads, kvHeads, dim, window, blockTokens int
-	seqs                                     []struct{ rows, context int }
+	heads, kvHeads, dim, blockTokens int
+	valueDim                         int // 0: dim
+	a                                model.Attention
+	sunk                             bool // there are sinks
+	seqs                             []attendSeq
+}
+
+type attendSeq struct{ rows, context int }
+
+// name lists what is unusual about a case.
+func (c *attendCase) name() string {
+	s := fmt.Sprintf("%d_of_%d_heads_of_%d", c.kvHeads, c.heads, c.dim)
+	for _, x := range []struct {
+		is   bool
+		name string
+	}{
+		{c.valueDim != 0, fmt.Sprintf("values_%d", c.valueDim)}, {c.a.Window > 0, fmt.Sprintf("window_%d", c.a.Window)},
+		{c.a.Chunk > 0, fmt.Sprintf("chunk_%d", c.a.Chunk)}, {c.a.Bidirectional, "both_ways"}, {c.a.Softcap > 0, "capped"}, {c.sunk, "sinks"},
+	} {
+		if x.is {
+			s += "_" + x.name
+		}
+	}
+	return s
 }
 
 // attendInput holds the numbers of a case, the same for all impls and formats.
 type attendInput struct {
 	attendCase
 	q, k, v [][][]float32 // [sequence][position][columns]
+	sinks   weights.Tensor
 }
 
 func newAttendInput(rnd *rand.Rand, c attendCase) *attendInput {
 	b := &attendInput{attendCase: c}
+	if b.valueDim == 0 {
+		b.valueDim = b.dim
+	}
+	if b.a.Scale == 0 {
+		b.a.Scale = float32(1 / math.Sqrt(float64(b.dim)))
+	}
+	b.a.Sinks = model.NoWeight
+	if b.sunk { // from far below the scores to above them
+		b.sinks = tensor(rnd, weights.F32, 4, b.heads)
+	}
 	rows := func(n, width int, std float64) [][]float32 {
 		m := make([][]float32, n)
 		for i := range m {
@@ -37,12 +71,10 @@ func newAttendInput(rnd *rand.Rand, c attendCase) *attendInput {
 	for _, s := range c.seqs {
 		b.q = append(b.q, rows(s.context, c.heads*c.dim, 2))
 		b.k = append(b.k, rows(s.context, c.kvHeads*c.dim, 1))
-		b.v = append(b.v, rows(s.context, c.kvHeads*c.dim, 1))
+		b.v = append(b.v, rows(s.context, c.kvHeads*b.valueDim, 1))
 	}
 	return b
 }
-
-func (b *attendInput) scale() float32 { return float32(1 / math.Sqrt(float64(b.dim))) }
 
 // stored is one head's key or value as the cache has it.
 func stored(f Format, x []float32) []float64 {
@@ -64,7 +96,7 @@ func stored(f Format, x []float32) []float64 {
 func (b *attendInput) want(f Format) [][]float64 {
 	var out [][]float64
 	for s, seq := range b.seqs {
-		keys, values := b.heads64(f, b.k[s]), b.heads64(f, b.v[s])
+		keys, values := b.heads64(f, b.k[s], b.dim), b.heads64(f, b.v[s], b.valueDim)
 		for pos := seq.context - seq.rows; pos < seq.context; pos++ {
 			var row []float64
 			for h := range b.heads {
@@ -73,7 +105,7 @@ func (b *attendInput) want(f Format) [][]float64 {
 				if f == Int8 {
 					q = stored(Int8, b.q[s][pos][h*b.dim:][:b.dim])
 				}
-				row = append(row, b.head(q, keys[kv][:pos+1], values[kv][:pos+1])...)
+				row = append(row, b.head(q, h, pos, keys[kv], values[kv])...)
 			}
 			out = append(out, row)
 		}
@@ -82,34 +114,54 @@ func (b *attendInput) want(f Format) [][]float64 {
 }
 
 // heads64 is what the cache stores of all rows, by KV head.
-func (b *attendInput) heads64(f Format, rows [][]float32) [][][]float64 {
+func (b *attendInput) heads64(f Format, rows [][]float32, dim int) [][][]float64 {
 	heads := make([][][]float64, b.kvHeads)
 	for h := range heads {
 		for _, row := range rows {
-			heads[h] = append(heads[h], stored(f, row[h*b.dim:][:b.dim]))
+			heads[h] = append(heads[h], stored(f, row[h*dim:][:dim]))
 		}
 	}
 	return heads
 }
 
-// head is one query's attention over the positions up to its own.
-func (b *attendInput) head(q []float64, keys, values [][]float64) []float64 {
-	if n := len(keys); b.window > 0 && n > b.window {
-		keys, values = keys[n-b.window:], values[n-b.window:]
+// sees reports whether position pos attends to position other.
+func (b *attendInput) sees(pos, other int) bool {
+	a := &b.a
+	if !a.Bidirectional && other > pos || a.Window > 0 && max(pos-other, other-pos) >= a.Window {
+		return false
 	}
-	scores, top, sum := make([]float64, len(keys)), math.Inf(-1), 0.0
+	return a.Chunk == 0 || other/a.Chunk == pos/a.Chunk || other > pos
+}
+
+// head is the attention of query head h at position pos.
+func (b *attendInput) head(q []float64, h, pos int, keys, values [][]float64) []float64 {
+	scores, top := make([]float64, len(keys)), math.Inf(-1)
 	for i, key := range keys {
-		for d, v := range q {
-			scores[i] += v * key[d]
+		if scores[i] = math.Inf(-1); !b.sees(pos, i) {
+			continue
 		}
-		scores[i] *= float64(b.scale())
-		top = max(top, scores[i])
+		score := 0.0
+		for d, v := range q {
+			score += v * key[d]
+		}
+		score *= float64(b.a.Scale)
+		if c := float64(b.a.Softcap); c > 0 {
+			score = c * math.Tanh(score/c)
+		}
+		scores[i] = score
+		top = max(top, score)
+	}
+	sum := 0.0
+	if b.sunk {
+		sink := number(weights.F32, b.sinks.Data, h)
+		top = max(top, float64(sink))
+		sum = math.Exp(float64(sink) - top)
 	}
 	for i := range scores {
 		scores[i] = math.Exp(scores[i] - top)
 		sum += scores[i]
 	}
-	y := make([]float64, len(q))
+	y := make([]float64, b.valueDim)
 	for i, value := range values {
 		for d, v := range value {
 			y[d] += scores[i] / sum * v
@@ -118,60 +170,96 @@ func (b *attendInput) head(q []float64, keys, values [][]float64) []float64 {
 	return y
 }
 
-// attend computes the same on a device.
-func (b *attendInput) attend(t *testing.T, cfg Config) [][]float32 {
+// attendDevice is a device with a cache between two others of other sizes.
+type attendDevice struct {
+	*Device
+	b            *attendInput
+	f            *feeder
+	q, k, v, dst model.Act
+	a            model.Attention
+}
+
+// attendKV is the number of the cache that is tested.
+const attendKV = 1
+
+func (b *attendInput) open(t *testing.T, cfg Config, place placement) *attendDevice {
 	t.Helper()
-	d, err := Open(cfg)
+	dev, err := open(cfg, place)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
-	width, kv := b.heads*b.dim, b.kvHeads*b.dim
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	d := &attendDevice{Device: dev, b: b, a: b.a}
+	width, key, value := b.heads*b.dim, b.kvHeads*b.dim, b.kvHeads*b.valueDim
 	spec := backend.Spec{VocabSize: 16, BlockTokens: b.blockTokens, NumBlocks: 1, MaxTokens: 1, MaxSeqs: len(b.seqs), MaxSeqTokens: 1, Depth: 1}
 	for _, s := range b.seqs {
 		spec.NumBlocks += (s.context + b.blockTokens - 1) / b.blockTokens
 		spec.MaxTokens += s.context
 		spec.MaxSeqTokens = max(spec.MaxSeqTokens, s.context)
 	}
-	if err := d.Plan(model.Shape{KV: model.UniformKV(2, b.heads, b.kvHeads, b.dim), Acts: []model.ActShape{{Width: width + 2*kv}, {Width: width}}, Spec: spec}); err != nil {
+	kv := []model.KVShape{{Heads: 2, KVHeads: 1, KeyDim: 20, ValueDim: 20}, {Heads: b.heads, KVHeads: b.kvHeads, KeyDim: b.dim, ValueDim: b.valueDim}, {Heads: 3, KVHeads: 3, KeyDim: 8, ValueDim: 8}}
+	if err := d.Plan(model.Shape{KV: kv, Acts: []model.ActShape{{Width: width + key + value}, {Width: b.heads * b.valueDim}}, Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range d.cache.data {
-		d.cache.data[i] = 0xff // NaN, and never a position of anybody's
+	if b.sunk {
+		if d.a.Sinks, err = d.Load(model.Matrix{Use: model.Vector, Rows: []weights.Tensor{b.sinks}}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	q, k, v := model.Act{Width: width}, model.Act{Off: width, Width: kv}, model.Act{Off: width + kv, Width: kv}
-	f := newFeeder(newRand(1), spec)
+	data := d.caches[attendKV].data
+	for i := range data {
+		data[i] = 0xff // NaN, and never a position of anybody's
+	}
+	d.q, d.k, d.v, d.dst = model.Act{Width: width}, model.Act{Off: width, Width: key}, model.Act{Off: width + key, Width: value}, model.Act{Buf: 1, Width: b.heads * b.valueDim}
+	d.f = newFeeder(newRand(1), spec)
+	return d
+}
+
+// add puts the next n positions of sequence i into the batch, after row others.
+func (d *attendDevice) add(s *sequence, i, n, row int) {
+	for pos := s.computed; pos < s.computed+n; pos++ {
+		copy(d.view(d.q).row(row), d.b.q[i][pos])
+		copy(d.view(d.k).row(row), d.b.k[i][pos])
+		copy(d.view(d.v).row(row), d.b.v[i][pos])
+		row++
+	}
+	if n > 0 {
+		d.f.add(s, n, false)
+	}
+}
+
+// attend computes the same on a device.
+func (b *attendInput) attend(t *testing.T, cfg Config) [][]float32 {
+	t.Helper()
+	place, err := machine().place(cfg.Threads, cfg.Pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := b.open(t, cfg, place)
 	seqs := make([]*sequence, len(b.seqs))
 	// The context first, all but the last rows, then these.
 	for half := range 2 {
-		f.reset()
-		row := 0
+		d.f.reset()
 		for i, s := range b.seqs {
 			if half == 0 {
 				seqs[i] = &sequence{tokens: make([]int32, s.context)}
 			}
-			n := [2]int{s.context - s.rows, s.rows}[half]
-			for pos := seqs[i].computed; pos < seqs[i].computed+n; pos++ {
-				copy(d.view(q).row(row), b.q[i][pos])
-				copy(d.view(k).row(row), b.k[i][pos])
-				copy(d.view(v).row(row), b.v[i][pos])
-				row++
-			}
-			if n > 0 {
-				f.add(seqs[i], n, false)
-			}
+			d.add(seqs[i], i, [2]int{s.context - s.rows, s.rows}[half], len(d.f.batch.Tokens))
 		}
-		if row == 0 {
+		if len(d.f.batch.Tokens) == 0 {
 			continue
 		}
-		d.Begin(&f.batch)
-		d.StoreKV(1, q, k, v, model.Heads{Rope: model.NoRope})
+		d.Begin(&d.f.batch)
+		d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
 	}
-	dst := model.Act{Buf: 1, Width: width}
-	d.Attend(dst, q, 1, model.Attention{Scale: b.scale(), Window: b.window})
+	d.Attend(d.dst, d.q, attendKV, d.a)
 	var out [][]float32
-	for r := range f.batch.Tokens {
-		out = append(out, slices.Clone(d.view(dst).row(r)))
+	for r := range d.f.batch.Tokens {
+		out = append(out, slices.Clone(d.view(d.dst).row(r)))
 	}
 	return out
 }
@@ -182,13 +270,13 @@ func attendCases(rnd *rand.Rand) []attendCase {
 	var cases []attendCase
 	contexts := []int{1, 2, 15, 16, 17, 31, 255, 256, 257, 300, 513}
 	for i, dim := range []int{8, 12, 17, 20, 32, 40, 64, 80, 96, 128, 256} {
-		c := attendCase{kvHeads: 1 + i%3, dim: dim, window: []int{0, 0, 5, 40, 270}[i%5], blockTokens: []int{16, 32, 48, 256}[i%4]}
+		c := attendCase{kvHeads: 1 + i%3, dim: dim, a: model.Attention{Window: []int{0, 0, 5, 40, 270}[i%5]}, blockTokens: []int{16, 32, 48, 256}[i%4]}
 		c.heads = c.kvHeads * []int{1, 2, 3, 4, 7, 16}[i%6]
 		for range 2 {
 			n := contexts[rnd.IntN(len(contexts))]
-			c.seqs = append(c.seqs, struct{ rows, context int }{1 + rnd.IntN(min(n, 30)), n})
+			c.seqs = append(c.seqs, attendSeq{1 + rnd.IntN(min(n, 30)), n})
 		}
-		c.seqs = append(c.seqs, struct{ rows, context int }{1, contexts[i]})
+		c.seqs = append(c.seqs, attendSeq{1, contexts[i]})
 		cases = append(cases, c)
 	}
 	return cases
@@ -205,7 +293,7 @@ func TestAttend(t *testing.T) {
 	rnd := newRand(20)
 	for _, c := range attendCases(rnd) {
 		b := newAttendInput(rnd, c)
-		t.Run(fmt.Sprintf("%d_of_%d_heads_of_%d_window_%d", c.kvHeads, c.heads, c.dim, c.window), func(t *testing.T) {
+		t.Run(c.name(), func(t *testing.T) {
 			for f, limit := range limits {
 				t.Run(f.String(), func(t *testing.T) { b.check(t, f, limit, pairsLimit) })
 			}

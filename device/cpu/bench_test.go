@@ -125,7 +125,7 @@ func BenchmarkAttend(b *testing.B) {
 						continue
 					}
 					for _, threads := range []int{1, 2} {
-						b.Run(fmt.Sprintf("%s/dim=%d/kv=%s/seqs=%d/rows=%d/context=%d/threads=%d", im.name, shape.HeadDim, kv, c.seqs, c.rows, c.context, threads), func(b *testing.B) {
+						b.Run(fmt.Sprintf("%s/dim=%d/kv=%s/seqs=%d/rows=%d/context=%d/threads=%d", im.name, shape.KV[0].KeyDim, kv, c.seqs, c.rows, c.context, threads), func(b *testing.B) {
 							benchAttend(b, Config{Threads: threads, KVType: kv, Impl: im.name, HugePages: true}, shape, c.seqs, c.rows, c.context)
 						})
 					}
@@ -143,8 +143,10 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 	defer d.Close()
 	const blockTokens = 16
 	blocks := context / blockTokens
-	s.Layers = 4
-	width, kvWidth := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	const layers = 4
+	one := s.KV[0]
+	s.KV = model.UniformKV(layers, one.Heads, one.KVHeads, one.KeyDim)
+	width, kvWidth := one.Heads*one.KeyDim, one.KVHeads*one.KeyDim
 	s.Acts = []model.ActShape{{Width: width}, {Width: 2 * kvWidth}}
 	s.Spec = backend.Spec{VocabSize: 16, BlockTokens: blockTokens, NumBlocks: 1 + seqs*blocks, MaxTokens: max(seqs*rows, context), MaxSeqs: seqs, MaxSeqTokens: context, Depth: 1}
 	if err := d.Plan(s); err != nil {
@@ -164,7 +166,7 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 		f.reset()
 		f.add(all[i], context, false)
 		d.Begin(&f.batch)
-		for l := range s.Layers {
+		for l := range layers {
 			d.StoreKV(l, q, k, v, model.Heads{Rope: model.NoRope})
 		}
 	}
@@ -179,10 +181,10 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 		b.Fatal(err)
 	}
 	t := best(b, func(i int) {
-		d.Attend(q, q, i%s.Layers, model.Attention{Scale: float32(0.1 / math.Sqrt(float64(s.HeadDim)))})
+		d.Attend(q, q, i%layers, model.Attention{Scale: float32(0.1 / math.Sqrt(float64(one.KeyDim))), Sinks: model.NoWeight})
 	})
 	pairs := float64(rows) * (float64(context) - float64(rows-1)/2) * float64(seqs)
-	b.ReportMetric(float64(token)*float64(seqs*context/s.Layers)/t/1e9, "GB/s")
+	b.ReportMetric(float64(token)*float64(seqs*context/layers)/t/1e9, "GB/s")
 	b.ReportMetric(pairs*float64(width)*4/t/1e9, "GFLOP/s")
 }
 

@@ -27,7 +27,10 @@ type Device struct {
 	params  []param        // by Weight
 	packed  map[*byte]bool // first bytes of the tensors that matrices were packed from
 	input   input          // rounded rows for impl.dot
-	cache   cache
+	caches  []cache        // by number
+	states  states
+	experts experts
+	own     int // how many of acts are the model's; the others are of experts
 	ropes   []ropeTable
 	scratch []scratch // by worker
 	memory  Memory
@@ -44,6 +47,7 @@ type Device struct {
 	inputJob   inputJob
 	productJob productJob
 	attendJob  attendJob
+	stateJob   stateJob
 	pickJob    pickJob
 }
 
@@ -146,6 +150,9 @@ func (d *Device) view(a model.Act) view {
 
 // rows is how many rows of a's buffer this step uses.
 func (d *Device) rows(a model.Act) int {
+	if a.Buf >= d.own {
+		return d.experts.n
+	}
 	if d.acts[a.Buf].drawn {
 		return len(d.batch.At)
 	}
@@ -155,9 +162,13 @@ func (d *Device) rows(a model.Act) int {
 // scratch is one worker's own memory, allocated by Plan.
 type scratch struct {
 	attn    attendScratch
-	key     []float32 // [HeadDim] of a key on its way to the cache
+	key     []float32 // [KeyDim] of a key on its way to the cache
+	value   []float32 // [ValueDim] of a value
 	offs    []int     // [maxTilesPerPass] tile offsets of one kernel call
 	ahead   []int     // [maxTilesPerPass] what it prefetches
+	head    []float32 // [headFloats] queries, keys and values of a recurrence
+	conv    []float32 // [convColumns] a row of a convolution
+	ones    []float32 // [convColumns] of 1
 	edge    []float32 // [rows of a kernel, 16] results of a tile that is not full
 	chunk   []float32 // [draftRows, stride of draftTiles tiles] results of a chunk of the head
 	blocks  []byte    // a tile's blocks, expanded

@@ -227,8 +227,8 @@ func TestNoAllocation(t *testing.T) {
 func TestPlanErrors(t *testing.T) {
 	good := newNet(newRand(7), weights.F32, 16).shape(testSpec)
 	cases := map[string]func(*model.Shape){
-		"no layers":                 func(s *model.Shape) { s.Layers = 0 },
-		"heads no multiple":         func(s *model.Shape) { s.KVHeads = 4 },
+		"no layers":                 func(s *model.Shape) { s.KV = nil },
+		"heads no multiple":         func(s *model.Shape) { s.KV = model.UniformKV(1, 6, 4, 16) },
 		"block size 24":             func(s *model.Shape) { s.Spec.BlockTokens = 24 },
 		"no blocks":                 func(s *model.Shape) { s.Spec.NumBlocks = 0 },
 		"no vocabulary":             func(s *model.Shape) { s.Spec.VocabSize = 0 },
@@ -383,24 +383,26 @@ func TestMisuse(t *testing.T) {
 		"negative offset":   func() { r.Gather(model.Act{Buf: actD, Off: -1, Width: 5}, act(5)) },
 		"no columns":        func() { r.Gather(model.Act{Buf: actD}, act(0)) },
 		"Embed":             func() { r.Embed(act(n.dim+1), r.w.embed, 1) },
-		"Norm, groups":      func() { r.Norm(act(n.dim+1), act(n.dim+1), r.w.norms[0], 0) },
-		"Norm, widths":      func() { r.Norm(act(n.dim), act(2*n.dim), r.w.norms[0], 0) },
+		"Norm, groups":      func() { r.Norm(act(n.dim+1), act(n.dim+1), model.Norm{W: r.w.norms[0], B: model.NoWeight}) },
+		"Norm, widths":      func() { r.Norm(act(n.dim), act(2*n.dim), model.Norm{W: r.w.norms[0], B: model.NoWeight}) },
 		"StoreKV, queries":  func() { r.StoreKV(0, act(q+1), act(kv), act(kv), noRope) },
 		"StoreKV, values":   func() { r.StoreKV(0, act(q), act(kv), act(kv+1), noRope) },
 		"StoreKV, layer":    func() { r.StoreKV(n.layers, act(q), act(kv), act(kv), noRope) },
-		"StoreKV, norms":    func() { r.StoreKV(0, act(q), act(kv), act(kv), model.Heads{Norm: true, Rope: model.NoRope}) },
-		"StoreKV, table":    func() { r.StoreKV(0, act(q), act(kv), act(kv), model.Heads{Rope: 1}) },
-		"Attend, width":     func() { r.Attend(act(q), act(q-1), 0, model.Attention{Scale: 1}) },
-		"Attend, layer":     func() { r.Attend(act(q), act(q), -1, model.Attention{Scale: 1}) },
+		"StoreKV, norms": func() {
+			r.StoreKV(0, act(q), act(kv), act(kv), model.Heads{QNorm: model.HeadNorm{On: true}, Rope: model.NoRope})
+		},
+		"StoreKV, table": func() { r.StoreKV(0, act(q), act(kv), act(kv), model.Heads{Rope: 1}) },
+		"Attend, width":  func() { r.Attend(act(q), act(q-1), 0, model.Attention{Scale: 1, Sinks: model.NoWeight}) },
+		"Attend, layer":  func() { r.Attend(act(q), act(q), -1, model.Attention{Scale: 1, Sinks: model.NoWeight}) },
 		"MatMulGate": func() {
-			r.MatMulGate(model.Act{Buf: actH, Width: n.inner}, r.w.gateUp[0], act(n.dim), model.Act{Buf: actG, Width: 2*n.inner - 1})
+			r.MatMulGate(model.Act{Buf: actH, Width: n.inner}, r.w.gateUp[0], act(n.dim), model.Act{Buf: actG, Width: 2*n.inner - 1}, model.Activation{Kind: model.SiLU})
 		},
 		"MatMulAdd": func() {
 			r.MatMulAdd(model.Act{Buf: actX, Width: n.dim - 1}, r.w.out[0], act(q), model.Act{Buf: actN, Width: n.dim})
 		},
 		"scratch is the input":    func() { r.MatMulAdd(model.Act{Buf: actX, Width: n.dim}, r.w.out[0], act(q), act(n.dim)) },
 		"Gather":                  func() { r.Gather(model.Act{Buf: actD, Width: 10}, act(11)) },
-		"Draw, head":              func() { r.Draw(r.w.out[0], act(q), &f.draws) },
+		"Draw, head":              func() { r.Draw(model.Head{W: r.w.out[0], Scale: 1}, act(q), &f.draws) },
 		"Draw, width":             func() { r.Draw(model.Head{W: r.w.head, Scale: 1}, act(n.dim+1), &f.draws) },
 		"a slot beyond the cache": func() { f.batch.Slots[1] = 1 << 30; r.StoreKV(0, act(q), act(kv), act(kv), noRope) },
 		"a token beyond the rows": func() { f.batch.Tokens[1] = int32(n.vocab); r.Embed(act(n.dim), r.w.embed, 1) },

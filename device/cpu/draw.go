@@ -10,7 +10,9 @@ import (
 
 // drawState holds the arguments of Draw until End carries it out.
 type drawState struct {
-	head    *linear
+	head    *linear // nil: rows are only reported
+	scale   float32 // of logits
+	softcap float32
 	act     model.Act // the input of head
 	draws   *backend.Draws
 	logits  view            // [drawRows, VocabSize]
@@ -33,11 +35,14 @@ func (s *drawState) allocate(mem *arena, sp backend.Spec) error {
 // Draw implements model.Device. It is carried out by End, which knows where the
 // results go.
 func (d *Device) Draw(head model.Head, src model.Act, draws *backend.Draws) {
-	m := &d.params[head.W].linear
-	if m.n != d.shape.Spec.VocabSize || m.k != src.Width {
-		panic(fmt.Sprintf("cpu: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", m.n, m.k, d.shape.Spec.VocabSize, src.Width))
+	var m *linear
+	if head.W != model.NoWeight {
+		if m = &d.params[head.W].linear; m.n != d.shape.Spec.VocabSize || m.k != src.Width {
+			panic(fmt.Sprintf("cpu: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", m.n, m.k, d.shape.Spec.VocabSize, src.Width))
+		}
 	}
 	d.draw.head, d.draw.act, d.draw.draws = m, src, draws
+	d.draw.scale, d.draw.softcap = head.Scale, head.Softcap
 }
 
 // End implements model.Device.
@@ -54,13 +59,20 @@ func (d *Device) End(out *backend.Out) error {
 			s.topAt[r] = top
 			top += s.draws.Rows[r].Top
 		}
-		if s.draftable() {
+		drawn := d.report(out)
+		switch {
+		case drawn == 0:
+			if s.draws.Ready != nil {
+				s.draws.Ready()
+			}
+			rows = 0
+		case s.draftable():
 			d.drawWhole(out)
 			rows = 0
 		}
 		for r0 := 0; r0 < rows; r0 += drawRows {
 			n := min(drawRows, rows-r0)
-			d.multiplyAll(s.logits, s.head, s.act, r0, n)
+			d.multiplyHead(s.logits, r0, n)
 			host = s.toHost(out, r0, n, host)
 			if s.draws.Ready != nil && r0 == 0 {
 				s.draws.Ready()
@@ -74,13 +86,33 @@ func (d *Device) End(out *backend.Out) error {
 	return nil
 }
 
+// report copies the vectors of the rows that want them, whose token is then -1, and returns how
+// many rows are left to draw.
+func (d *Device) report(out *backend.Out) (drawn int) {
+	s := &d.draw
+	src, at := d.view(s.act), 0
+	for r := range s.draws.Rows {
+		if !s.draws.Rows[r].Hidden {
+			drawn++
+			continue
+		}
+		copy(out.Hidden[at*src.width:(at+1)*src.width], src.row(r))
+		out.Tokens[r] = -1
+		at++
+	}
+	if drawn > 0 && s.head == nil {
+		panic("cpu: Draw of a token without a head")
+	}
+	return drawn
+}
+
 // draftable reports whether it is enough, for every row, to see each of its logits once.
 // If it is not for one row, the logits of all rows are computed and stored, because the
 // head is read once for all rows; Pick then draws the others from their logits with a
 // draft.
 func (s *drawState) draftable() bool {
 	for r := range s.draws.Rows {
-		if !sampler.CanDrawInParts(s.draws, r) {
+		if !s.draws.Rows[r].Hidden && !sampler.CanDrawInParts(s.draws, r) {
 			return false
 		}
 	}
@@ -100,18 +132,27 @@ func (d *Device) drawWhole(out *backend.Out) {
 				d.scratch[i].drafts[r].Start(&s.kernels, &s.draws.Rows[r0+r])
 			}
 		}
-		d.multiplyAll(view{}, s.head, s.act, r0, n)
+		d.multiplyHead(view{}, r0, n)
 		for r := range n {
 			whole := &d.scratch[0].drafts[r]
 			for i := range d.scratch[1:] {
 				whole.Merge(&d.scratch[i+1].drafts[r])
 			}
-			out.Tokens[r0+r] = whole.Token()
+			if !s.draws.Rows[r0+r].Hidden {
+				out.Tokens[r0+r] = whole.Token()
+			}
 		}
 	}
 	if s.draws.Ready != nil {
 		s.draws.Ready()
 	}
+}
+
+// multiplyHead computes the logits of rows [r0, r0+n) into y, or adds them to the drafts.
+func (d *Device) multiplyHead(y view, r0, n int) {
+	d.productJob.logits = true
+	d.multiplyAll(y, d.draw.head, d.draw.act, r0, n)
+	d.productJob.logits = false
 }
 
 // toHost copies the logits of those rows in [r0, r0+n) that Draw.Host asks for, before
@@ -137,5 +178,18 @@ type pickJob struct {
 
 func (j *pickJob) do(worker, chunk int) {
 	s, row := &j.d.draw, j.first+chunk
+	if s.draws.Rows[row].Hidden {
+		return // it is reported already
+	}
 	j.d.scratch[worker].picker.Pick(s.logits.row(chunk), s.draws, row, j.out, int(s.topAt[row]))
+}
+
+// bound scales a row's logits, and bounds them.
+func (s *drawState) bound(im *impl, sc *scratch, x []float32) {
+	if s.scale != 1 {
+		im.scale(x, x, s.scale)
+	}
+	if s.softcap > 0 {
+		im.bound(x, sc.attn.tanh, 1/s.softcap, s.softcap)
+	}
 }

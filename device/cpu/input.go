@@ -84,8 +84,8 @@ func (in *input) expect(d *Device, w *matrix) error {
 	if in.data != nil || !d.planned {
 		return nil
 	}
-	for _, a := range d.shape.Acts {
-		in.stride = max(in.stride, d.impl.rowBytes(d.cfg.WeightType, a.Width))
+	for _, a := range d.acts {
+		in.stride = max(in.stride, d.impl.rowBytes(d.cfg.WeightType, a.width))
 	}
 	size, err := sizeOf(d.shape.Spec.MaxTokens, in.stride)
 	if err != nil {

@@ -130,8 +130,8 @@ func TestStaleBlocks(t *testing.T) {
 			var want []uint32
 			for _, old := range []byte{0, 0xff} {
 				r := newRunner(t, n, Config{Threads: 2, KVType: kv, Impl: im.name}, testSpec)
-				for i := range r.cache.data {
-					r.cache.data[i] = old
+				for i := range r.caches[0].data {
+					r.caches[0].data[i] = old
 				}
 				f := newFeeder(newRand(5), testSpec)
 				s.computed, s.table = 0, nil

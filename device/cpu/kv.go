@@ -10,23 +10,24 @@ import (
 
 // cache is the paged KV memory. Only this file and attend.go know its layout:
 //
-//	[block][layer][KV head][unit of 16 positions]{ keys, values }
+//	[block][cache][KV head][unit of 16 positions]{ keys, values }
 //
-// keys are one tile of 16 positions by HeadDim, columns rounded up to whole
-// fours, values one tile of 16 dimensions by 16 positions for each 16
+// where each cache has sizes of its own, and is usually a layer's. keys are one tile of 16
+// positions by KeyDim, columns rounded up to whole fours, values one tile of 16 dimensions by 16 positions for each 16
 // dimensions. So P·V needs no transposition. With Int8, keys and values are each
 // followed by their scales, float32 for each of the 16 positions, and a tile is
 //
 //	[column/4][16 rows][4]
 //
-// A block is contiguous over all layers, so that memory becomes resident in whole huge
+// A block is contiguous over all caches, so that memory becomes resident in whole huge
 // pages, block by block, as the cache fills, and a block can be copied at once.
 type cache struct {
 	format      Format
-	data        []byte
-	layers      int
-	heads       int
-	headDim     int
+	data        []byte // of all caches
+	heads       int    // KV heads
+	group       int    // query heads for each of them, at most
+	keyDim      int
+	valueDim    int
 	blockTokens int
 
 	columns    int  // of keys
@@ -36,140 +37,264 @@ type cache struct {
 	bias       byte // Int8: what is added to keys, 0 or keyBias
 	unit       int
 	head       int
-	layer      int
-	block      int
+	first      int // where the cache starts in a block
+	block      int // bytes of a block of all caches
 }
 
-// KVBytesPerToken is how many bytes a position takes in the cache of a model of this
-// shape (Layers, KVHeads, HeadDim), padding and scales included.
+// KVBytesPerToken is how many bytes a position takes in the caches of a model of this
+// shape, padding and scales included.
 func KVBytesPerToken(f Format, s model.Shape) (int64, error) {
 	s.Spec.BlockTokens = rowsPerTile
-	c, err := cacheLayout(f, s)
-	return int64(c.block / rowsPerTile), err
+	caches, err := cacheLayout(f, s)
+	if err != nil {
+		return 0, err
+	}
+	return int64(caches[0].block / rowsPerTile), nil
 }
 
-func cacheLayout(f Format, s model.Shape) (cache, error) {
-	c := cache{format: f, layers: len(s.KV), heads: s.KV[0].KVHeads, headDim: s.KV[0].KeyDim, blockTokens: s.Spec.BlockTokens}
-	c.columns = (s.KV[0].KeyDim + 3) &^ 3
-	scales := 0
-	if f == Int8 {
-		scales = rowsPerTile * 4
+// cacheLayout lays out the caches of a block, one after another.
+func cacheLayout(f Format, s model.Shape) ([]cache, error) {
+	caches := make([]cache, len(s.KV))
+	at := 0
+	for i, kv := range s.KV {
+		c := cache{format: f, heads: kv.KVHeads, group: kv.Heads / kv.KVHeads, keyDim: kv.KeyDim, valueDim: kv.ValueDim, blockTokens: s.Spec.BlockTokens, first: at}
+		if f == Int8 && kv.KeyDim != kv.ValueDim {
+			return nil, fmt.Errorf("%w: a KV cache of int8 for heads of %d and %d, which would share a scale: bf16 and f16 have none", ErrConfig, kv.KeyDim, kv.ValueDim)
+		}
+		c.columns = (kv.KeyDim + 3) &^ 3
+		scales := 0
+		if f == Int8 {
+			scales = rowsPerTile * 4
+		}
+		c.keys = f.tileBytes(c.columns) + scales
+		c.valueT = f.tileBytes(rowsPerTile)
+		c.valueScale = c.keys + c.valueColumns()/rowsPerTile*c.valueT
+		c.unit = c.valueScale + scales
+		c.head = s.Spec.BlockTokens / rowsPerTile * c.unit
+		size, err := sizeOf(kv.KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
+		if err != nil {
+			return nil, err
+		}
+		if at > math.MaxInt-size {
+			return nil, fmt.Errorf("%w: a KV block of more than %d bytes", ErrConfig, math.MaxInt)
+		}
+		at += size
+		caches[i] = c
 	}
-	c.keys = f.tileBytes(c.columns) + scales
-	c.valueT = f.tileBytes(rowsPerTile)
-	c.valueScale = c.keys + paddedDim(s)/rowsPerTile*c.valueT
-	c.unit = c.valueScale + scales
-	block, err := sizeOf(len(s.KV), s.KV[0].KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
-	if err != nil {
-		return cache{}, err
+	for i := range caches {
+		caches[i].block = at
 	}
-	c.head = s.Spec.BlockTokens / rowsPerTile * c.unit
-	c.layer = c.heads * c.head
-	c.block = block
-	return c, nil
+	return caches, nil
 }
 
-func newCache(mem *arena, f Format, s model.Shape) (cache, error) {
-	c, err := cacheLayout(f, s)
+// valueColumns is the size of a head's values, rounded up to whole tiles.
+func (c *cache) valueColumns() int { return padded(c.valueDim) }
+
+// padded is n rounded up to whole tiles.
+func padded(n int) int { return (n + rowsPerTile - 1) / rowsPerTile * rowsPerTile }
+
+func newCaches(mem *arena, f Format, s model.Shape) ([]cache, error) {
+	caches, err := cacheLayout(f, s)
 	if err != nil {
-		return cache{}, err
+		return nil, err
 	}
-	size, err := sizeOf(s.Spec.NumBlocks, c.block)
+	size, err := sizeOf(s.Spec.NumBlocks, caches[0].block)
 	if err != nil {
-		return cache{}, err
+		return nil, err
 	}
-	if c.data, err = mem.bytes(size); err != nil {
-		return cache{}, fmt.Errorf("%w (KV cache of %d blocks)", err, s.Spec.NumBlocks)
+	data, err := mem.bytes(size)
+	if err != nil {
+		return nil, fmt.Errorf("%w (KV cache of %d blocks)", err, s.Spec.NumBlocks)
 	}
-	return c, nil
+	for i := range caches {
+		caches[i].data = data
+	}
+	return caches, nil
 }
 
-// at is the offset of a layer's and head's first unit within a block.
-func (c *cache) at(layer, head int) int { return layer*c.layer + head*c.head }
+// at is the offset of a head's first unit within a block.
+func (c *cache) at(head int) int { return c.first + head*c.head }
 
 // offset is where the unit of a position starts, from the first unit of the
-// same layer and head in block 0 on.
+// same head in block 0 on.
 func (c *cache) offset(block int32, pos int) int {
 	return int(block)*c.block + pos%c.blockTokens/rowsPerTile*c.unit
 }
 
 // StoreKV implements model.Device. Rows are taken on their own, like those of a
 // rowJob.
-func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
-	width, kvWidth := d.shape.KV[0].Heads*d.cache.headDim, d.cache.heads*d.cache.headDim
-	if q.Width != width || k.Width != kvWidth || v.Width != kvWidth || layer < 0 || layer >= d.cache.layers {
-		panic(fmt.Sprintf("cpu: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
+func (d *Device) StoreKV(kv int, q, k, v model.Act, h model.Heads) {
+	if kv < 0 || kv >= len(d.caches) {
+		panic(fmt.Sprintf("cpu: StoreKV in cache %d of %d", kv, len(d.caches)))
+	}
+	c := &d.caches[kv]
+	kept := k.Width > 0 || v.Width > 0
+	if q.Width == 0 || q.Width%c.keyDim != 0 || kept && (k.Width != c.heads*c.keyDim || v.Width != c.heads*c.valueDim) {
+		panic(fmt.Sprintf("cpu: StoreKV of rows of %d, %d and %d in cache %d", q.Width, k.Width, v.Width, kv))
 	}
 	j := &d.headsJob
-	j.q, j.k, j.v, j.layer, j.eps = d.written(q), d.view(k), d.view(v), layer, h.QNorm.Eps
-	j.qNorm, j.kNorm, j.rope = nil, nil, nil
-	if h.QNorm.On {
-		j.qNorm, j.kNorm = d.params[h.QNorm.W].vec, d.params[h.KNorm.W].vec
-		if len(j.qNorm) != d.cache.headDim || len(j.kNorm) != d.cache.headDim {
-			panic(fmt.Sprintf("cpu: StoreKV norms heads of %d with %d and %d weights", d.cache.headDim, len(j.qNorm), len(j.kNorm)))
-		}
+	j.c, j.q, j.kept = c, d.written(q), kept
+	if kept {
+		j.k, j.v = d.view(k), d.view(v)
+	}
+	j.rope, j.late, j.temper = nil, h.NormAfterRope, h.Temper
+	j.qNorm = d.headNorm(h.QNorm, c.keyDim, q.Width)
+	j.kNorm, j.vNorm = headNorm{}, headNorm{}
+	if kept {
+		j.kNorm, j.vNorm = d.headNorm(h.KNorm, c.keyDim, k.Width), d.headNorm(h.VNorm, c.valueDim, v.Width)
 	}
 	if h.Rope != model.NoRope {
 		j.rope = &d.ropes[h.Rope]
+		if j.rope.Offset+2*j.rope.width > c.keyDim {
+			panic(fmt.Sprintf("cpu: StoreKV rotates %d dimensions from %d on of heads of %d", 2*j.rope.width, j.rope.Offset, c.keyDim))
+		}
 	}
 	j.n = len(d.batch.Tokens)
-	j.per = d.rowsPerChunk(j.n, 3*width+7*kvWidth)
+	j.per = d.rowsPerChunk(j.n, 3*q.Width+7*k.Width)
 	d.team.run(1, (j.n+j.per-1)/j.per, j)
+}
+
+// headNorm is a norm of heads with its weights.
+type headNorm struct {
+	model.HeadNorm
+	w []float32 // nil: 1
+}
+
+// headNorm finds the weights of a norm of heads of dim columns in rows of width.
+func (d *Device) headNorm(n model.HeadNorm, dim, width int) headNorm {
+	h := headNorm{HeadNorm: n}
+	if !n.On || n.W == model.NoWeight {
+		return h
+	}
+	h.w = d.params[n.W].vec
+	want := dim
+	if n.PerHead {
+		want = width
+	}
+	if len(h.w) != want {
+		panic(fmt.Sprintf("cpu: StoreKV norms heads of %d in rows of %d with %d weights", dim, width, len(h.w)))
+	}
+	return h
+}
+
+// of are the weights for head h of dim columns.
+func (n *headNorm) of(h, dim int) []float32 {
+	if n.w == nil || !n.PerHead {
+		return n.w
+	}
+	return n.w[h*dim:][:dim]
 }
 
 // headsJob is StoreKV of some rows per chunk.
 type headsJob struct {
-	d            *Device
-	q, k, v      view
-	qNorm, kNorm []float32 // [HeadDim], or nil
-	eps          float32
-	rope         *ropeTable // or nil
-	layer        int
-	n, per       int // rows, and rows per chunk
+	d                   *Device
+	c                   *cache
+	q, k, v             view
+	qNorm, kNorm, vNorm headNorm
+	rope                *ropeTable // or nil
+	late                bool       // heads are normed after the rotation
+	kept                bool       // keys and values are stored
+	temper              model.Temper
+	n, per              int // rows, and rows per chunk
 }
 
 func (j *headsJob) do(worker, chunk int) {
-	dim, key := j.d.cache.headDim, j.d.scratch[worker].key
+	dim, vdim := j.c.keyDim, j.c.valueDim
+	sc := &j.d.scratch[worker]
+	key, value := sc.key[:dim], sc.value[:vdim]
 	for r := chunk * j.per; r < min(j.n, (chunk+1)*j.per); r++ {
-		for head := j.q.row(r); len(head) > 0; head = head[dim:] {
-			j.turn(head[:dim], head[:dim], j.qNorm, r)
+		row := j.q.row(r)
+		for h := range len(row) / dim {
+			head := row[h*dim:][:dim]
+			j.turn(head, head, &j.qNorm, h, r)
+		}
+		if j.temper.Beta != 0 {
+			by := temper(j.temper, int(j.d.batch.Pos[r]))
+			for i := range row {
+				row[i] *= by
+			}
+		}
+		if !j.kept {
+			continue
 		}
 		keys, values := j.k.row(r), j.v.row(r)
-		for h := range j.d.cache.heads {
-			k := keys[h*dim:][:dim]
-			if j.kNorm != nil || j.rope != nil {
-				j.turn(key, k, j.kNorm, r)
+		for h := range j.c.heads {
+			k, v := keys[h*dim:][:dim], values[h*vdim:][:vdim]
+			if j.kNorm.On || j.rope != nil {
+				j.turn(key, k, &j.kNorm, h, r)
 				k = key
 			}
-			j.d.cache.put(int(j.d.batch.Slots[r]), j.layer, h, k, values[h*dim:][:dim])
+			if j.vNorm.On {
+				j.d.normHead(value, v, &j.vNorm, h)
+				v = value
+			}
+			j.c.put(int(j.d.batch.Slots[r]), h, k, v)
 		}
 	}
 }
 
-// turn writes a head of row r to dst, normed and rotated. dst may be src.
-func (j *headsJob) turn(dst, src, norm []float32, r int) {
-	if norm != nil {
-		j.d.impl.norm(dst, src, norm, j.eps)
-	} else {
+// temper is the factor on the queries of a position, as the contract has it.
+func temper(t model.Temper, pos int) float32 {
+	steps := math.Floor(float64(float32(pos+t.Shift) / t.Floor))
+	return 1 + t.Beta*float32(math.Log1p(steps))
+}
+
+// turn writes head h of row r to dst, normed and rotated. dst may be src.
+func (j *headsJob) turn(dst, src []float32, norm *headNorm, h, r int) {
+	switch {
+	case norm.On && !j.late:
+		j.d.normHead(dst, src, norm, h)
+	case &dst[0] != &src[0]:
 		copy(dst, src)
 	}
-	if t := j.rope; t != nil {
+	if j.rope != nil {
+		j.rope.turn(j.d.impl, dst[j.rope.Offset:], r)
+	}
+	if norm.On && j.late {
+		j.d.normHead(dst, dst, norm, h)
+	}
+}
+
+// turn rotates the first dimensions of a head of row r.
+func (t *ropeTable) turn(im *impl, head []float32, r int) {
+	cos, sin := t.cos[r*t.width:][:t.width], t.sin[r*t.width:][:t.width]
+	if !t.Interleaved {
 		// The second half of a head starts in its middle, or right after the first
 		// where only a part of the head is rotated.
-		j.d.impl.rotate(dst[:t.width], dst[t.width:2*t.width], t.cos[r*t.width:][:t.width], t.sin[r*t.width:][:t.width])
+		im.rotate(head[:t.width], head[t.width:2*t.width], cos, sin)
+		return
+	}
+	for i, c := range cos {
+		s := sin[i]
+		a, b := head[2*i], head[2*i+1]
+		head[2*i] = float32(a*c) - float32(b*s)
+		head[2*i+1] = float32(b*c) + float32(a*s)
+	}
+}
+
+// normHead writes the norm of a head.
+func (d *Device) normHead(dst, src []float32, n *headNorm, h int) {
+	w := n.of(h, len(src))
+	switch {
+	case n.LayerNorm:
+		layerNorm(dst, src, w, nil, n.Eps)
+	case w == nil:
+		d.impl.normPlain(dst, src, n.Eps)
+	default:
+		d.impl.norm(dst, src, w, n.Eps)
 	}
 }
 
 // put stores a head's key and value of one position.
-func (c *cache) put(slot, layer, head int, k, v []float32) {
+func (c *cache) put(slot, head int, k, v []float32) {
 	i := slot % rowsPerTile
-	unit := c.data[c.at(layer, head)+c.offset(int32(slot/c.blockTokens), slot%c.blockTokens):][:c.unit]
+	unit := c.data[c.at(head)+c.offset(int32(slot/c.blockTokens), slot%c.blockTokens):][:c.unit]
 	if c.format == Int8 {
 		c.putInt8(unit, i, k, v)
 		return
 	}
 	c.format.putRow(unit, i, k)
-	for d := c.headDim; d < c.columns; d++ {
+	for d := c.keyDim; d < c.columns; d++ {
 		c.format.put(unit, d, i, 0)
 	}
 	unit = unit[c.keys:]

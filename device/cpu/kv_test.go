@@ -46,7 +46,7 @@ func TestStoreKVKeepsKeys(t *testing.T) {
 		square += float64(v) * float64(v) / float64(n.headDim)
 	}
 	slot := int(f.batch.Slots[0])
-	unit := r.cache.data[r.cache.at(1, 0)+r.cache.offset(int32(slot/r.cache.blockTokens), slot%r.cache.blockTokens):]
+	unit := r.caches[0].data[r.caches[1].at(0)+r.caches[1].offset(int32(slot/r.caches[1].blockTokens), slot%r.caches[1].blockTokens):]
 	for d := range n.headDim {
 		got := float64(number(weights.F32, unit, d*rowsPerTile+slot%rowsPerTile))
 		want := float64(before[0][width+d]) / math.Sqrt(square+netEps) * norm[d]

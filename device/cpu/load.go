@@ -48,13 +48,16 @@ type embedding struct {
 
 // read widens row id into dst. A file that was cut either faults, or ends within the page and
 // reads as zeros to the end of the row.
-func (e *embedding) read(dst []float32, id int) (err error) {
+func (e *embedding) read(dst []float32, id int) (err error) { return e.readPart(dst, id, 0) }
+
+// readPart is read for the columns from first on, a multiple of 256.
+func (e *embedding) readPart(dst []float32, id, first int) (err error) {
 	defer weights.CatchFault(debug.SetPanicOnFault(true), e.parts, &err)
 	row := id
 	for i := range e.parts {
 		t := &e.parts[i]
 		if row < t.Shape[0] {
-			t.Widen(dst, row, 0)
+			t.Widen(dst, row, first)
 			if dst[len(dst)-1] == 0 {
 				return t.File.Check()
 			}
@@ -73,7 +76,7 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	var p param
 	var err error
 	switch m.Use {
-	case model.Linear, model.Gated:
+	case model.Linear, model.Gated, model.Exact:
 		p.linear, err = d.loadLinear(m)
 	case model.Embedding:
 		p.embed, err = d.loadEmbedding(m)
@@ -142,6 +145,9 @@ func (d *Device) partsOf(m model.Matrix) []matrix {
 	for i := range m.Rows {
 		t := &m.Rows[i]
 		f := d.storedAs(t)
+		if m.Use == model.Exact {
+			f = F32 // whatever others are, since a rounding could change which expert is chosen
+		}
 		var order []int32
 		if f != F32 {
 			order = columnOrder(t)

@@ -109,6 +109,7 @@ type productJob struct {
 	d      *Device
 	y, x   view
 	drafts bool // the results go to the workers' drafts, not to y
+	logits bool // the results are logits, which the head scales and bounds
 	way    way
 	q      []byte // the rows of x as the kernels want them, ldq bytes apart
 	ldq    int
@@ -170,9 +171,13 @@ func (j *productJob) do(worker, chunk int) {
 		j.passes(sc, worker, chunk, row, n, y)
 	}
 
-	if j.drafts {
+	if j.logits {
+		y.width = min(end*rowsPerTile, j.m.n) - first*rowsPerTile
 		for r := range n {
-			sc.drafts[row+r].Add(int32(j.m.first+first*rowsPerTile), y.row(r))
+			j.d.draw.bound(j.d.impl, sc, y.row(r))
+			if j.drafts {
+				sc.drafts[row+r].Add(int32(j.m.first+first*rowsPerTile), y.row(r))
+			}
 		}
 	}
 }

@@ -188,7 +188,7 @@ func (r *runner) step(b *backend.Batch, draws *backend.Draws, out *backend.Out) 
 	r.Begin(b)
 	r.Embed(x, r.w.embed, 1)
 	for l := range n.layers {
-		a := model.Attention{Scale: float32(1 / math.Sqrt(float64(n.headDim)))}
+		a := model.Attention{Scale: float32(1 / math.Sqrt(float64(n.headDim))), Sinks: model.NoWeight}
 		if l%2 == 1 {
 			a.Window = n.window
 		}

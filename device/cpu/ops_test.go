@@ -100,7 +100,7 @@ func TestAttendInfinite(t *testing.T) {
 			}
 		}
 		d.StoreKV(0, q, k, v, model.Heads{Rope: model.NoRope})
-		d.Attend(model.Act{Buf: 1, Width: dim}, q, 0, model.Attention{Scale: 1})
+		d.Attend(model.Act{Buf: 1, Width: dim}, q, 0, model.Attention{Scale: 1, Sinks: model.NoWeight})
 		for row := range 2 {
 			for _, got := range d.view(model.Act{Buf: 1, Width: dim}).row(row) {
 				if row == 0 && got != 3 || row == 1 && got == got {

@@ -22,7 +22,7 @@ const (
 )
 
 // pieces are the parts of networks that this device computes besides what every decoder has.
-const pieces = model.Pieces(0)
+const pieces = ^model.Pieces(0)
 
 // Plan implements model.Device.
 func (d *Device) Plan(s model.Shape) error {
@@ -42,7 +42,7 @@ func (d *Device) Plan(s model.Shape) error {
 	if err := d.allocate(s); err != nil {
 		// The device is as before the call. An error of the release would say less
 		// than err does.
-		d.planned, d.acts, d.ropes, d.cache, d.scratch, d.memory = false, nil, nil, cache{}, nil, Memory{}
+		d.planned, d.acts, d.ropes, d.caches, d.scratch, d.memory = false, nil, nil, nil, nil, Memory{}
 		_ = d.mem.close()
 		return err
 	}
@@ -52,16 +52,13 @@ func (d *Device) Plan(s model.Shape) error {
 func (d *Device) allocate(s model.Shape) error {
 	sp := s.Spec
 	for _, a := range s.Acts {
-		stride := stride(a.Width)
-		n, err := sizeOf(sp.MaxTokens, stride)
-		if err != nil {
+		if err := d.addActivation(a, sp.MaxTokens); err != nil {
 			return err
 		}
-		data, err := d.mem.floats(n)
-		if err != nil {
-			return err
-		}
-		d.acts = append(d.acts, activation{data: data, width: a.Width, stride: stride, drawn: a.Drawn, factor: a.Factor})
+	}
+	d.own = len(d.acts)
+	if err := d.experts.allocate(d, s); err != nil {
+		return err
 	}
 	for _, r := range s.Ropes {
 		t, err := newRopeTable(&d.mem, r, sp.MaxTokens)
@@ -72,20 +69,27 @@ func (d *Device) allocate(s model.Shape) error {
 	}
 	d.memory.Activations = d.mem.total
 
-	c, err := newCache(&d.mem, d.cfg.KVType, s)
+	caches, err := newCaches(&d.mem, d.cfg.KVType, s)
 	if err != nil {
 		return err
 	}
 	if ids := d.team.place.ids; len(ids) > 1 {
 		// Any thread reads any sequence, so no node is the right one for a block, and
 		// all memory channels share the reading. Containers may forbid the call.
-		_ = interleave(c.data, ids)
+		_ = interleave(caches[0].data, ids)
 	}
-	if d.impl.dots[c.format].bytes {
-		c.bias = keyBias
+	if d.impl.dots[d.cfg.KVType].bytes {
+		for i := range caches {
+			caches[i].bias = keyBias
+		}
 	}
-	d.cache = c
-	d.memory.KV = int64(len(c.data))
+	d.caches = caches
+	d.memory.KV = int64(len(caches[0].data))
+	if d.states, err = newStates(&d.mem, s); err != nil {
+		return err
+	}
+	d.memory.KV += 4 * int64(len(d.states.data))
+	_, keys, values := attendSizes(s)
 
 	d.drawn = make([]int32, 0, sp.MaxTokens)
 	d.scratch = make([]scratch, d.team.threads)
@@ -97,8 +101,17 @@ func (d *Device) allocate(s model.Shape) error {
 		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
 			return err
 		}
-		if sc.key, err = d.mem.floats(s.KV[0].KeyDim); err != nil {
+		if sc.key, err = d.mem.floats(keys); err != nil {
 			return err
+		}
+		if sc.value, err = d.mem.floats(values); err != nil {
+			return err
+		}
+		if len(s.States) > 0 {
+			sc.head, sc.conv, sc.ones = make([]float32, headFloats), make([]float32, convColumns), make([]float32, convColumns)
+			for i := range sc.ones {
+				sc.ones[i] = 1
+			}
 		}
 		rows := min(draftRows, sp.MaxTokens)
 		if sc.chunk, err = d.mem.floats(rows * stride(draftTiles*rowsPerTile)); err != nil {
@@ -117,6 +130,24 @@ func (d *Device) allocate(s model.Shape) error {
 	d.memory.Scratch = d.mem.total - d.memory.KV - d.memory.Activations
 	return nil
 }
+
+// addActivation allocates the next buffer.
+func (d *Device) addActivation(a model.ActShape, rows int) error {
+	stride := stride(a.Width)
+	n, err := sizeOf(rows, stride)
+	if err != nil {
+		return err
+	}
+	data, err := d.mem.floats(n)
+	if err != nil {
+		return err
+	}
+	d.acts = append(d.acts, activation{data: data, width: a.Width, stride: stride, drawn: a.Drawn, factor: a.Factor})
+	return nil
+}
+
+// headFloats is the greatest number of keys and values of a head of a recurrence.
+const headFloats = 1 << 12
 
 // stride is the distance of rows of the given width, in numbers.
 func stride(width int) int {

@@ -17,7 +17,7 @@ func (d *Device) Begin(b *backend.Batch) {
 	d.team.wakeUp(d.team.threads) // they are needed in some microseconds
 	d.batch = b
 	d.input.of.Width = 0
-	d.attendJob.plan(b)
+	d.attendJob.planned = [2]int{}
 	for i := range d.ropes {
 		d.eachRow(rowJob{op: ropeRow, table: i}, len(b.Tokens), 32*d.ropes[i].width)
 	}
@@ -43,8 +43,14 @@ type rowJob struct {
 	d        *Device
 	op       func(j *rowJob, row int)
 	dst, src view
+	gate     view
 	vec      []float32
-	eps      float32
+	eps      float32 // of a norm, or a factor
+	norm     normOf
+	act      model.Activation
+	by       model.Index
+	offset   int
+	weighted bool // of experts
 	quantize bool // what op writes is the input of a product
 	table    int  // of ropes
 	embed    *embedding
@@ -87,50 +93,17 @@ func (d *Device) Embed(dst model.Act, w model.Weight, scale float32) {
 	if dst.Width != e.width {
 		panic(fmt.Sprintf("cpu: Embed of rows of %d into rows of %d", e.width, dst.Width))
 	}
-	d.eachRow(rowJob{op: embedRow, dst: d.written(dst), embed: e}, len(d.batch.Tokens), dst.Width)
+	d.eachRow(rowJob{op: embedRow, dst: d.written(dst), embed: e, eps: scale}, len(d.batch.Tokens), dst.Width)
 }
 
 func embedRow(j *rowJob, r int) {
-	if err := j.embed.read(j.dst.row(r), j.d.token(r)); err != nil {
+	y := j.dst.row(r)
+	if err := j.embed.read(y, j.d.token(r)); err != nil {
 		j.d.failed.set(err)
 	}
-}
-
-// Norm implements model.Device.
-func (d *Device) Norm(dst, src model.Act, n model.Norm) {
-	vec, eps := d.params[n.W].vec, n.Eps
-	if dst.Width != src.Width || dst.Width != len(vec) {
-		panic(fmt.Sprintf("cpu: Norm of rows of %d into rows of %d with %d weights", src.Width, dst.Width, len(vec)))
+	if j.eps != 1 {
+		j.d.impl.scale(y, y, j.eps)
 	}
-	y, quantize := d.produced(dst)
-	d.eachRow(rowJob{op: normRow, dst: y, src: d.view(src), vec: vec, eps: eps, quantize: quantize}, d.rows(dst), 2*dst.Width)
-}
-
-func normRow(j *rowJob, r int) {
-	j.d.impl.norm(j.dst.row(r), j.src.row(r), j.vec, j.eps)
-	j.finish(r)
-}
-
-// norm writes the RMSNorm of x to y, which may be x.
-func (im *impl) norm(y, x, w []float32, eps float32) {
-	mean := im.sumSquares(x) / float32(len(x))
-	im.scaleMul(y, x, w, float32(1/math.Sqrt(float64(mean+eps))))
-}
-
-// MatMulGate implements model.Device.
-func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
-	if scratch.Width != 2*dst.Width || scratch.Buf == dst.Buf || scratch.Buf == src.Buf {
-		panic(fmt.Sprintf("cpu: MatMulGate of rows of %d into rows of %d", scratch.Width, dst.Width))
-	}
-	d.MatMul(scratch, w, src)
-	y, quantize := d.produced(dst)
-	d.eachRow(rowJob{op: gateRow, dst: y, src: d.view(scratch), quantize: quantize}, d.rows(dst), 8*dst.Width)
-}
-
-func gateRow(j *rowJob, r int) {
-	y, x := j.dst.row(r), j.src.row(r)
-	j.d.impl.gate(y, x[:len(y)], x[len(y):])
-	j.finish(r)
 }
 
 // MatMulAdd implements model.Device.

@@ -40,6 +40,8 @@ type Device struct {
 	sealed bool
 
 	shape   model.Shape
+	layers  int           // of the shape
+	net     model.KVShape // of each layer
 	acts    []activation
 	ropes   []rope
 	work    workspace

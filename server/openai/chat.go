@@ -6,7 +6,6 @@ import (
 
 	"weir/api"
 	"weir/chat"
-	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -52,17 +51,17 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	if bad != nil {
 		return nil, bad
 	}
-	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output}
+	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output, marks: prompt.Marks}
 	if q.Constraint != nil {
 		p.given = s.given(&prompt)
 	}
 	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
-	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, hideThoughts: !q.IncludeReasoning}
+	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, marks: prompt.Marks, hideThoughts: !q.IncludeReasoning}
 	p.reply.form.Thoughts = prompt.Divided
 	if q.ThinkingBudget != nil && !prompt.Divided {
 		return nil, errNoThoughts()
 	}
-	if bad := m.think(&q.Options, &p.requests[0], prompt.Output); bad != nil {
+	if bad := m.think(&q.Options, &p.requests[0], prompt.Output, prompt.Marks); bad != nil {
 		return nil, bad
 	}
 	if q.ReturnPromptText {
@@ -78,8 +77,8 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 		p.requests[0].Prompt = nil
 	}
 	a.scored = p.requests[0].Prompt != nil
-	if a.output != reasoning.Content {
-		p.requests[0].Show = m.thinkTags()
+	if prompt.Divided && a.marks.Rewrites(a.output) {
+		p.requests[0].Show = m.thinkTags(a.marks)
 	}
 	if a.hideThoughts {
 		a.echoThought = ""

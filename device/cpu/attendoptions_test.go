@@ -1,0 +1,183 @@
+package cpu
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weir/model"
+)
+
+// randomAttendCase draws the sizes and options of a layer's attention: heads of 16 to 576 columns,
+// groups of 1 to 128 heads, values that are narrower or wider than keys.
+func randomAttendCase(rnd *rand.Rand, i int) attendCase {
+	pick := func(list ...int) int { return list[rnd.IntN(len(list))] }
+	group := []int{1, 128, 2, 5, 8, 16, 64, 3}[i%8]
+	c := attendCase{kvHeads: 1, blockTokens: pick(16, 32, 48, 256)}
+	if group < 16 {
+		c.kvHeads = pick(1, 2, 3)
+	}
+	c.heads = c.kvHeads * group
+	c.dim = []int{16, 576, 40, 64, 96, 128, 192, 256, 512, 26}[i%10]
+	if c.valueDim = c.dim; i%3 != 0 {
+		c.valueDim = pick(16, 24, 64, 128, 512)
+	}
+	c.a.Window, c.a.Chunk = pick(0, 0, 1, 7, 64, 300), pick(0, 0, 5, 100, 300)
+	c.a.Bidirectional = i%4 == 3
+	if i%2 == 1 {
+		c.a.Softcap = float32(pick(1, 5, 50))
+	}
+	c.sunk = i%5 < 2
+	if i%7 == 2 {
+		c.a.Scale = 0.3
+	}
+	for range 2 {
+		n := pick(1, 2, 15, 17, 90, 255, 257, 300, 530)
+		c.seqs = append(c.seqs, attendSeq{1 + rnd.IntN(min(n, 9)), n})
+	}
+	c.seqs = append(c.seqs, attendSeq{1, partTokens + 20})
+	return c
+}
+
+// attendOptions are cases with all combinations of what attention can do besides.
+func attendOptions(rnd *rand.Rand, n int) []attendCase {
+	var cases []attendCase
+	for i := range n {
+		cases = append(cases, randomAttendCase(rnd, i))
+	}
+	return cases
+}
+
+// fits reports whether a cache of format f can hold a case.
+func (c *attendCase) fits(f Format) bool { return f != Int8 || c.dim == c.valueDim }
+
+// TestAttendOptions: windows, chunks, both directions, bounded scores and sinks of every
+// implementation and format, against double precision.
+func TestAttendOptions(t *testing.T) {
+	limits := map[Format]float64{F32: 1e-5, F16: 1e-5, BF16: 1e-5, Int8: 1e-3}
+	const pairsLimit = 5e-2
+	rnd := newRand(30)
+	for i, c := range attendOptions(rnd, 20) {
+		b := newAttendInput(rnd, c)
+		t.Run(c.name(), func(t *testing.T) {
+			for f, limit := range limits {
+				if !c.fits(f) || f == F16 && i%4 != 0 {
+					continue
+				}
+				t.Run(f.String(), func(t *testing.T) { b.check(t, f, limit, pairsLimit) })
+			}
+		})
+	}
+}
+
+// TestAttendOptionsInvariance: no bit of a row's attention depends on how sequences were cut into
+// chunks, on batch mates, blocks or threads; and blocks that a row does not see are not read: they
+// hold NaN here.
+func TestAttendOptionsInvariance(t *testing.T) {
+	for _, kv := range []Format{F32, BF16, Int8} {
+		t.Run(kv.String(), func(t *testing.T) {
+			eachKernel(t, func(im *impl) uintptr { return table(im, im.dots[kv].scores) }, func(t *testing.T, im *impl) {
+				rnd := newRand(31)
+				for i, c := range attendOptions(rnd, 20) {
+					if !c.fits(kv) || im.name == "generic" && (c.heads*c.dim > 600 || kv == F32) {
+						continue
+					}
+					b := newAttendInput(rnd, c)
+					want := b.rowBits(t, Config{KVType: kv, Impl: im.name}, anywhere(1), nil)
+					round := invarianceRounds[i%len(invarianceRounds)]
+					b.blockTokens = round.blockTokens
+					got := b.rowBits(t, Config{KVType: kv, Impl: im.name}, round.place, rnd)
+					for s := range want {
+						for pos := range want[s] {
+							if !slices.Equal(got[s][pos], want[s][pos]) {
+								t.Fatalf("%s: position %d of sequence %d differs with %d threads and blocks of %d", c.name(), pos, s, len(round.place.node), b.blockTokens)
+							}
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// rowBits is the attention of every position of every sequence: each sequence at once, or all in
+// random chunks.
+func (b *attendInput) rowBits(t *testing.T, cfg Config, place placement, rnd *rand.Rand) [][][]uint32 {
+	t.Helper()
+	d := b.open(t, cfg, place)
+	seqs := make([]*sequence, len(b.seqs))
+	for i, s := range b.seqs {
+		seqs[i] = &sequence{tokens: make([]int32, s.context)}
+	}
+	d.chunks(seqs, rnd, func([]batchRow) {
+		d.Begin(&d.f.batch)
+		d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
+	})
+	out := make([][][]uint32, len(seqs))
+	for i, s := range seqs {
+		out[i] = make([][]uint32, s.computed)
+		s.computed = 0
+	}
+	d.chunks(seqs, rnd, func(rows []batchRow) {
+		d.hide(rows)
+		d.Begin(&d.f.batch)
+		d.Attend(d.dst, d.q, attendKV, d.a)
+		for r, row := range rows {
+			out[row.seq][row.pos] = bitsOf(d.view(d.dst).row(r))
+		}
+	})
+	return out
+}
+
+// chunks calls f with batches until all sequences are computed.
+func (d *attendDevice) chunks(seqs []*sequence, rnd *rand.Rand, f func(rows []batchRow)) {
+	for i := 0; i < len(seqs); i++ {
+		var rows []batchRow
+		d.f.reset()
+		add := func(i, n int) {
+			s := seqs[i]
+			for pos := range n {
+				rows = append(rows, batchRow{i, s.computed + pos})
+			}
+			d.add(s, i, n, len(d.f.batch.Tokens))
+		}
+		if rnd == nil {
+			add(i, len(seqs[i].tokens))
+			f(rows)
+			continue
+		}
+		for _, i := range rnd.Perm(len(seqs)) {
+			add(i, min([]int{0, 1, 2, 7, 64, 500}[rnd.IntN(6)], len(seqs[i].tokens)-seqs[i].computed))
+		}
+		if len(rows) > 0 {
+			f(rows)
+		}
+		if i = -1; !slices.ContainsFunc(seqs, func(s *sequence) bool { return s.computed < len(s.tokens) }) {
+			break
+		}
+	}
+}
+
+// hide gives the batch the whole length of its sequences if rows see what comes after them, and
+// puts block 0, which nobody writes, where no row of a run sees anything of a block.
+func (d *attendDevice) hide(rows []batchRow) {
+	b := &d.f.batch
+	first, entry := 0, 0
+	for i, end := range b.QueryEnd {
+		run, table := rows[first:end], b.Tables[entry:b.TableEnd[i]]
+		context := d.b.seqs[run[0].seq].context
+		if d.a.Bidirectional {
+			b.KVLen[i] = int32(context)
+		}
+		for e := range table {
+			seen := false
+			for pos := e * d.b.blockTokens; pos < min((e+1)*d.b.blockTokens, context); pos++ {
+				seen = seen || slices.ContainsFunc(run, func(r batchRow) bool { return d.b.sees(r.pos, pos) })
+			}
+			if !seen {
+				table[e] = 0
+			}
+		}
+		first, entry = int(end), int(b.TableEnd[i])
+	}
+}

@@ -1,0 +1,241 @@
+"""Golden data of package model for families put together of pieces: tiny random checkpoints and what transformers computes.
+
+    pip install -r requirements.txt        (torch 2.15.0, transformers 5.23.0)
+    python families.py ../../model/testdata/families [NAME ...]
+
+Writes for each family of FAMILIES, below the folder:
+
+  NAME/config.json, model.safetensors   as transformers saves them, so with the tensors' names of the hub
+  NAME/golden.json                      prompt, log-probabilities of its tokens, 48 greedy tokens and theirs
+
+All arithmetic is float32 on the CPU with eager attention. Every parameter is drawn. The script fails unless
+each kind of parameter, and each edit of the configuration that a family lists, moves a log-probability of the
+prompt by 0.05, so that a network without it would not pass.
+"""
+import copy
+import json
+import math
+import pathlib
+import re
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, CONFIG_MAPPING
+
+from families_list import FAMILIES
+
+PINNED = {"torch": "2.15.0", "transformers": "5.23.0"}
+GREEDY, PROMPT = 48, 60
+LEAST_MOVE = 0.05
+
+
+def build(spec):
+    kind = spec["model_type"]
+    values = {k: v for k, v in spec["config"].items()}
+    config = CONFIG_MAPPING[kind](**values)
+    config._attn_implementation = "eager"
+    if "text_config" in values:
+        config.get_text_config()._attn_implementation = "eager"
+    cls = getattr(transformers, spec["architecture"])
+    torch.manual_seed(spec.get("seed", 1))
+    model = cls._from_config(config, attn_implementation="eager", dtype=torch.float32) if hasattr(cls, "_from_config") else cls(config)
+    return model.float().eval(), config
+
+
+def is_norm(name, p):
+    return p.dim() == 1 and ("norm" in name) and name.endswith("weight")
+
+
+def draw(model, spec):
+    """Gives every parameter and stored buffer a value."""
+    g = torch.Generator().manual_seed(spec.get("seed", 1))
+    normal = lambda p: torch.randn(p.shape, generator=g)
+    one_based = spec.get("plus_one", False)
+    with torch.no_grad():
+        for name, p in sorted(list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if n in model.state_dict()]):
+            if name.endswith("A_log"):
+                p.copy_(0.5 + 0.5 * normal(p))
+            elif name.endswith("dt_bias"):
+                p.copy_(-1 + normal(p))
+            elif name.endswith(".D"):
+                p.copy_(1 + 0.5 * normal(p))
+            elif name.endswith("sinks"):
+                p.copy_(0.5 + normal(p))
+            elif "layer_scalar" in name:
+                p.copy_(0.8 + 0.2 * torch.rand(p.shape, generator=g))
+            elif "act_fn" in name:
+                p.copy_(p + 0.2 * normal(p)) if name.endswith(("alpha_p", "alpha_n")) else None
+            elif "correction_bias" in name or "expert_bias" in name:
+                p.copy_(0.3 * normal(p))
+            elif is_norm(name, p):
+                plain = spec.get("plain_norm", "linear_attn.norm")
+                base = 0.0 if one_based and plain not in name else 1.0
+                post = spec.get("post", 1.0) if "post_" in name else 1.0
+                p.copy_(base + (post - 1) + 0.4 * post * normal(p))
+            elif "per_expert_scale" in name or name.endswith("router.scale"):
+                p.copy_(1 + 0.4 * normal(p))
+            elif p.dim() <= 1:
+                p.copy_(0.3 * normal(p))
+            elif "conv" in name:
+                p.copy_(normal(p) / math.sqrt(p.shape[-1]))
+            elif "embed" in name:
+                p.copy_(normal(p) * spec.get("embed", 1.0))
+            else:
+                p.copy_(normal(p) * spec.get("gain", 1.0) / math.sqrt(p.shape[-1]))
+            p.copy_(p.bfloat16().float())
+        model.tie_weights()
+
+
+def logprobs(model, tokens):
+    with torch.no_grad():
+        return torch.log_softmax(model(input_ids=torch.tensor([tokens])).logits[0].double(), -1)
+
+
+def greedy(model, prompt):
+    tokens = list(prompt)
+    for _ in range(GREEDY):
+        tokens.append(int(logprobs(model, tokens)[-1].argmax()))
+    return tokens[len(prompt):]
+
+
+def sharpen(model, spec, prompt):
+    """Scales the last norm (or what is behind it) so that greedy tokens have probabilities between 0.2 and 0.5."""
+    name = spec.get("final")
+    norm = next(p for n, p in model.named_parameters() if n.endswith(name)) if name else next(
+        p for n, p in reversed(list(model.named_parameters())) if re.search(r"(^|\.)(norm|final_layernorm|norm_f|embedding_norm)\.weight$", n))
+    one = 1.0 if spec.get("plus_one", False) else 0.0
+    base = norm.detach().clone() + one
+    low, high = 1e-3, 1e3
+    for _ in range(40):
+        mid = math.sqrt(low * high)
+        with torch.no_grad():
+            norm.copy_((base * mid - one).bfloat16().float())
+        p = logprobs(model, prompt).exp().max(-1).values[len(prompt) // 2:].median()
+        low, high = (mid, high) if p < 0.35 else (low, mid)
+
+
+def moves(model, prompt, before):
+    after = logprobs(model, prompt)
+    at = torch.arange(len(prompt) - 1)
+    want = torch.tensor(prompt[1:])
+    return float((after[at, want] - before[at, want]).abs().max())
+
+
+def check_parameters(model, spec, prompt):
+    before = logprobs(model, prompt)
+    kinds = {}
+    state = model.state_dict()
+    for name in state:
+        if any(s in name for s in spec.get("towers", [])):
+            continue
+        kinds.setdefault(re.sub(r"\.\d+", ".N", name), []).append(name)
+    for kind, names in kinds.items():
+        if any(s in kind for s in spec.get("same", [])):
+            continue
+        kept = {n: state[n].clone() for n in names}
+        with torch.no_grad():
+            for n in names:
+                neutral = torch.zeros_like(state[n])
+                if "norm" in n and n.endswith("weight") and not (spec.get("plus_one") and spec.get("plain_norm", "linear_attn.norm") not in n):
+                    neutral = torch.ones_like(state[n]) * (state[n].abs().mean() if n.endswith(("model.norm.weight", "norm_f.weight")) else 1)
+                if "scalar" in n or "scale" in n:
+                    neutral = torch.ones_like(state[n])
+                state[n].copy_(neutral)
+        moved = moves(model, prompt, before)
+        with torch.no_grad():
+            for n in names:
+                state[n].copy_(kept[n])
+        if not moved >= LEAST_MOVE:
+            raise SystemExit(f"{spec['name']}: {kind} moves a log-probability by {moved:.3g} only")
+
+
+def check_edits(model, config, spec, prompt):
+    before = logprobs(model, prompt)
+    for path, value in spec.get("edits", {}).items():
+        other = copy.deepcopy(config)
+        at = other.get_text_config()
+        *parts, last = path.split(".")
+        for p in parts:
+            at = at[p] if isinstance(at, dict) else getattr(at, p)
+        if isinstance(at, dict):
+            at[last] = value
+        else:
+            setattr(at, last, value)
+        cls = type(model)
+        changed = cls._from_config(other, attn_implementation="eager", dtype=torch.float32).float().eval()
+        own = {k: v for k, v in model.state_dict().items() if k in changed.state_dict() and changed.state_dict()[k].shape == v.shape}
+        changed.load_state_dict(own, strict=False)
+        moved = moves(changed, prompt, before)
+        if not moved >= LEAST_MOVE:
+            raise SystemExit(f"{spec['name']}: {path} = {value} moves a log-probability by {moved:.3g} only")
+
+
+def make(folder, name):
+    spec = dict(FAMILIES[name], name=name)
+    for seed in range(spec.get("seed", 1), spec.get("seed", 1) + 40):
+        spec["seed"] = seed
+        model, config = build(spec)
+        draw(model, spec)
+        text = config.get_text_config()
+        g = torch.Generator().manual_seed(seed)
+        prompt = torch.randint(5, text.vocab_size, (spec.get("prompt", PROMPT),), generator=g).tolist()
+        sharpen(model, spec, prompt)
+        tokens = greedy(model, prompt)
+        rows = logprobs(model, prompt + tokens)
+        best = rows[len(prompt) - 1:-1].topk(2, -1).values
+        margin = float((best[:, 0] - best[:, 1]).min())
+        if margin > 2e-3 and len(set(tokens)) >= spec.get("distinct", 6):
+            break
+    else:
+        raise SystemExit(f"{name}: no seed has clear greedy tokens that vary")
+    check_parameters(model, spec, prompt)
+    check_edits(model, config, spec, prompt)
+    out = folder / name
+    shutil.rmtree(out, ignore_errors=True)
+    model.config.architectures = [spec["architecture"]]
+    model.save_pretrained(out)
+    for extra in ("generation_config.json",):
+        (out / extra).unlink(missing_ok=True)
+    written = json.loads((out / "config.json").read_text())
+    written["architectures"] = [spec["architecture"]]
+    tensors = load_file(out / "model.safetensors")
+    written["dtype"] = "bfloat16"
+    for old, new in spec.get("rename", {}).items():
+        tensors = {k.replace(old, new): v for k, v in tensors.items()}
+    for extra, shape in spec.get("extra", {}).items():
+        tensors[extra] = torch.randn(shape, generator=g)
+    # All numbers are bfloat16 already: a file of half the size says the same.
+    save_file({k: v.bfloat16().contiguous() for k, v in sorted(tensors.items())}, out / "model.safetensors", metadata={"format": "pt"})
+    (out / "config.json").write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
+    # What is read again must be the same network.
+    again = type(model).from_pretrained(out, attn_implementation="eager", dtype=torch.float32).eval()
+    assert float((logprobs(again, prompt) - logprobs(model, prompt)).abs().max()) < 1e-5, name
+    at = torch.arange(len(prompt) + GREEDY - 1)
+    all_lp = rows[at, torch.tensor((prompt + tokens)[1:])].tolist()
+    (out / "golden.json").write_text(json.dumps({
+        "prompt": prompt, "prompt_logprobs": [round(x, 7) for x in all_lp[:len(prompt) - 1]],
+        "greedy": tokens, "greedy_logprobs": [round(x, 7) for x in all_lp[len(prompt) - 1:]]}) + "\n")
+    size = sum(f.stat().st_size for f in out.iterdir())
+    probability = best[:, 0].exp()
+    print(f"{name}: seed {seed}, {size // 1024} KiB, {len(tensors)} tensors, {len(set(tokens))} greedy tokens, probability {probability.min():.2f} to {probability.max():.2f}, margin {margin:.2g}", flush=True)
+
+
+if __name__ == "__main__":
+    for package, version in PINNED.items():
+        got = sys.modules[package].__version__.split("+")[0]
+        assert got == version, f"{package} {got} instead of {version}"
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    folder = pathlib.Path(sys.argv[1])
+    failed = []
+    for name in sys.argv[2:] or FAMILIES:
+        try:
+            make(folder, name)
+        except (SystemExit, Exception) as e:
+            failed.append(name)
+            print(f"{name}: FAILED: {type(e).__name__}: {e}", flush=True)
+    if failed:
+        raise SystemExit(f"failed: {' '.join(failed)}")
