@@ -138,8 +138,9 @@
 //   - at the last end of a block in the prompt before its Sequence.Suffix, which is what a template adds to
 //     open the answer, and which the next turn of a chat may not repeat;
 //   - at the last end of a block before the prompt's last token, if the sequence has followers;
-//   - every Config.StateEvery tokens of what is computed in chunks, for long prompts that have only
-//     their beginning in common;
+//   - where the blocks of an earlier sequence were found, but no state: two prompts have gone on from there in
+//     different ways, as after a system prompt, and a third one may, too. That one begins there;
+//   - every Config.StateEvery tokens of what is computed in chunks, so that the second one does, too;
 //   - at the newest end of a block of the output, where a chunk happens to end there, which one of a
 //     single token does. That is what a turn that repeats the answer, or a preempted sequence, goes on from.
 //
@@ -147,6 +148,10 @@
 //
 //	chunk   [0,8)   [8,10) *  [10,11) *  [11,12) *  [12,13) *
 //	slot   0 -> 1    1 -> 2    2 -> 2     2 -> 2     2 -> 3
+//
+// To keep states where prompts part is the idea of Marconi ("Prefix Caching for the Era of Hybrid LLMs", Pan et
+// al., MLSys 2025). It needs few slots, and those are where they are of use; states every so many tokens
+// take many, and are mostly not.
 //
 // So a prompt costs a second step, of less than a block and the suffix, and the next turn computes no more
 // than that again. To let a device keep states in the middle of a chunk would save the step, and needs
