@@ -50,6 +50,7 @@ type jobs struct {
 	headsJob   headsJob
 	inputJob   inputJob
 	productJob productJob
+	groupJob   groupJob
 	attendJob  attendJob
 	stateJob   stateJob
 	pickJob    pickJob
@@ -97,7 +98,7 @@ func open(cfg Config, place placement) (*Device, error) {
 	d := &Device{cfg: cfg, impl: im, team: team, packed: map[*byte]bool{}}
 	d.draw.kernels = im.draws()
 	d.mem.huge, d.weightMem.huge = cfg.HugePages, cfg.HugePages
-	d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d, d
+	d.groupJob.d, d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d, d, d
 	return d, nil
 }
 

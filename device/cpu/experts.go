@@ -3,21 +3,26 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"weir/model"
 )
 
-// experts computes mixtures of experts. Rows are sorted by expert, and each expert that somebody
-// chose computes its rows together, one expert after the other in ascending order, so that its
-// weights are read once. What it makes of a row is added to that row's sum at once: the order of
-// additions is the order of the experts, whatever else is in the step.
+// experts computes mixtures of experts. A row has an entry for each expert that it chose. Entries are
+// sorted by expert, and the first products of all experts are one job, as are the second ones
+// (grouped.go), so that each expert's weights are read once and all threads have work even if
+// there is one row. Then every row adds up its own entries, in ascending number of their
+// experts, whatever else is in the step.
 type experts struct {
-	x, both, mid, out model.Act // activations of an expert's rows, behind those of the model
-	n                 int       // rows of the expert that computes
-	first             int       // of its entries in rows and weights
+	x, both, mid, out model.Act // activations of entries, behind those of the model
+	room              int       // rows that they have
+	n                 int       // and those that are used now
+	total             int       // rows of the mixture
+	wave              wave
 
 	chosen  []int32   // [MaxTokens, TopK] experts of each row, ascending
 	weight  []float32 // [MaxTokens, TopK] and their weights
+	entry   []int32   // [MaxTokens, TopK] and the entries
 	starts  []int32   // [E+1] where the entries of each expert start
 	rows    []int32   // [MaxTokens*TopK] rows, by expert
 	weights []float32 // [MaxTokens*TopK] and the weights there
@@ -27,29 +32,36 @@ type experts struct {
 	topK        int
 }
 
+// waveRows is for how many entries there is memory, if one expert cannot have more. With 512 rows of
+// eight experts each of them is half of the experts.
+const waveRows = 2048
+
 // allocate makes room for the mixtures of a network.
 func (e *experts) allocate(d *Device, s model.Shape) error {
 	x := s.Experts
 	if x.Experts == 0 {
 		return nil
 	}
+	n, err := sizeOf(s.Spec.MaxTokens, x.TopK)
+	if err != nil {
+		return err
+	}
+	// All rows may choose the same expert, which computes them at once.
+	e.room = max(s.Spec.MaxTokens, min(n, waveRows))
 	for _, a := range []struct {
 		into   *model.Act
 		width  int
 		factor bool
 	}{{&e.x, x.Width, true}, {&e.both, 2 * x.Inner, false}, {&e.mid, x.Inner, true}, {&e.out, x.Width, false}} {
 		*a.into = model.Act{Buf: len(d.acts), Width: a.width}
-		if err := d.addActivation(model.ActShape{Width: a.width, Factor: a.factor}, s.Spec.MaxTokens); err != nil {
+		if err := d.addActivation(model.ActShape{Width: a.width, Factor: a.factor}, e.room); err != nil {
 			return err
 		}
 	}
-	n, err := sizeOf(s.Spec.MaxTokens, x.TopK)
-	if err != nil {
-		return err
-	}
-	e.chosen, e.rows = make([]int32, n), make([]int32, n)
+	e.chosen, e.rows, e.entry = make([]int32, n), make([]int32, n), make([]int32, n)
 	e.weight, e.weights = make([]float32, n), make([]float32, n)
 	e.starts = make([]int32, x.Experts+1)
+	d.groupJob.reserve(x.Experts, e.room)
 	return nil
 }
 
@@ -60,7 +72,7 @@ func (d *Device) Experts(dst, src, logits model.Act, m *model.Experts) {
 		panic(fmt.Sprintf("cpu: %d experts of %d for rows of %d into rows of %d", len(m.GateUp), logits.Width, src.Width, dst.Width))
 	}
 	n := d.rows(dst)
-	e.router, e.topK = &m.Router, m.TopK
+	e.router, e.topK, e.total = &m.Router, m.TopK, n
 	e.bias, e.scale = nil, nil
 	if m.Bias != model.NoWeight {
 		e.bias = d.params[m.Bias].vec
@@ -72,64 +84,64 @@ func (d *Device) Experts(dst, src, logits model.Act, m *model.Experts) {
 	e.sort(n, len(m.GateUp))
 
 	y, x := d.written(dst), d.view(src)
-	d.eachRow(rowJob{op: clearRow, dst: y}, n, dst.Width)
-	for i := range m.GateUp {
-		e.first, e.n = int(e.starts[i]), int(e.starts[i+1]-e.starts[i])
-		if e.n == 0 {
-			continue
-		}
-		d.expert(m, i, y, x)
+	for w := e.next(0, len(m.GateUp)); w.first < len(m.GateUp); w = e.next(w.end, len(m.GateUp)) {
+		e.wave, e.n = w, int(w.to-w.from)
+		d.compute(m, y, x)
 	}
 	e.n = 0
 }
 
-// expert adds what expert i makes of its rows.
-func (d *Device) expert(m *model.Experts, i int, y, x view) {
+// compute adds what the experts of a wave make of their rows of x.
+func (d *Device) compute(m *model.Experts, y, x view) {
 	e := &d.experts
-	in := e.x.Cols(0, x.width)
+	width := 2 * m.Inner
+	if m.Plain {
+		width = m.Inner
+	}
+	in, both, mid, out := e.x.Cols(0, x.width), e.both.Cols(0, width), e.mid.Cols(0, m.Inner), e.out.Cols(0, y.width)
 	to, quantize := d.produced(in)
 	d.eachRow(rowJob{op: takeRow, dst: to, src: x, quantize: quantize, weighted: m.ScoreInput}, e.n, 2*x.width)
-	first, down := &d.params[m.GateUp[i]].linear, &d.params[m.Down[i]].linear
-	both, mid, out := e.both.Cols(0, first.n), e.mid.Cols(0, m.Inner), e.out.Cols(0, y.width)
-	if first.k != x.width || down.k != m.Inner || down.n != y.width || m.Plain != (first.n == m.Inner) {
-		panic(fmt.Sprintf("cpu: expert %d of [%d, %d] and [%d, %d] for rows of %d", i, first.n, first.k, down.n, down.k, x.width))
-	}
-	d.multiplyAll(d.written(both), first, in, 0, e.n)
+	d.multiplyGroup(e.wave, both, in, m.GateUp, x.width, width)
 	op := gateRow
 	if m.Plain {
 		op = activateRow
 	}
 	to, quantize = d.produced(mid)
 	d.eachRow(rowJob{op: op, dst: to, src: d.view(both), act: m.Act, quantize: quantize}, e.n, 8*m.Inner)
-	d.multiplyAll(d.written(out), down, mid, 0, e.n)
-	d.eachRow(rowJob{op: giveRow, dst: y, src: d.view(out), weighted: !m.ScoreInput}, e.n, 2*y.width)
+	d.multiplyGroup(e.wave, out, mid, m.Down, m.Inner, y.width)
+	d.eachRow(rowJob{op: sumRow, dst: y, src: d.view(out), weighted: !m.ScoreInput}, e.total, e.topK*y.width)
 }
 
-// clearRow begins a sum.
-func clearRow(j *rowJob, r int) { clear(j.dst.row(r)) }
-
-// takeRow copies the row of an expert's r-th entry.
+// takeRow copies the row of an entry.
 func takeRow(j *rowJob, r int) {
 	e := &j.d.experts
-	y, x := j.dst.row(r), j.src.row(int(e.rows[e.first+r]))
+	at := int(e.wave.from) + r
+	y, x := j.dst.row(r), j.src.row(int(e.rows[at]))
 	if j.weighted {
-		j.d.impl.scale(y, x, e.weights[e.first+r])
+		j.d.impl.scale(y, x, e.weights[at])
 	} else {
 		copy(y, x)
 	}
 	j.finish(r)
 }
 
-// giveRow adds the result of an expert's r-th entry to its row.
-func giveRow(j *rowJob, r int) {
+// sumRow adds the results of a row's entries. Its experts, and so its entries, are ascending.
+func sumRow(j *rowJob, r int) {
 	e := &j.d.experts
-	by := float32(1)
-	if j.weighted {
-		by = e.weights[e.first+r]
+	y := j.dst.row(r)
+	if e.wave.first == 0 {
+		clear(y)
 	}
-	y := j.dst.row(int(e.rows[e.first+r]))
-	for i, x := range j.src.row(r) {
-		y[i] += float32(x * by)
+	for i := r * e.topK; i < (r+1)*e.topK; i++ {
+		at := e.entry[i]
+		if at < e.wave.from || at >= e.wave.to {
+			continue // of another wave
+		}
+		by := float32(1)
+		if j.weighted {
+			by = e.weight[i]
+		}
+		j.d.impl.blend(y, j.src.row(int(at-e.wave.from)), 1, by)
 	}
 }
 
@@ -145,6 +157,7 @@ func (e *experts) sort(n, count int) {
 	for i, x := range e.chosen[:n*e.topK] {
 		at := e.starts[x]
 		e.rows[at], e.weights[at] = int32(i/e.topK), e.weight[i]
+		e.entry[i] = at
 		e.starts[x]++
 	}
 	copy(e.starts[1:count+1], e.starts[:count]) // each start has become the next one's
@@ -259,8 +272,10 @@ func (e *experts) choose(scores []float32, chosen []int32) {
 				at, best = i, v
 			}
 		}
-		if at < 0 { // numbers that are not numbers
-			at = k
+		if at < 0 { // numbers that are not numbers: the first experts that are left
+			for at = 0; slices.Contains(chosen[:k], int32(at)); {
+				at++
+			}
 		}
 		chosen[k] = int32(at)
 		last, lastAt = best, at

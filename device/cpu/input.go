@@ -53,7 +53,7 @@ func (im *impl) round(r rounding, dst []byte, x []float32) {
 // weights want. Rows of other buffers, those that other operations write, and those that
 // are wanted in another way are rounded by the product.
 type input struct {
-	data   []byte // [MaxTokens, stride]
+	data   []byte // [MaxTokens, stride], or as many rows as experts compute at once
 	stride int
 	of     model.Act // what it holds; width 0: nothing
 	how    rounding  // how it was rounded
@@ -87,7 +87,7 @@ func (in *input) expect(d *Device, w *matrix) error {
 	for _, a := range d.acts {
 		in.stride = max(in.stride, d.impl.rowBytes(d.cfg.WeightType, a.width))
 	}
-	size, err := sizeOf(d.shape.Spec.MaxTokens, in.stride)
+	size, err := sizeOf(max(d.shape.Spec.MaxTokens, d.experts.room), in.stride)
 	if err != nil {
 		return err
 	}

@@ -92,6 +92,7 @@ func (d *Device) multiply(y view, m *matrix, x view, from, n int) {
 	} else {
 		j.q = nil
 	}
+	j.base = 0
 	j.cut()
 	if n*m.n*m.k < serialWork {
 		for c := range j.blocks * j.parts {
@@ -115,6 +116,7 @@ type productJob struct {
 	ldq    int
 	m      *matrix
 	n      int // rows of x
+	first  int // of the rows of a job of several products
 
 	product int // its number, of all products
 
@@ -123,32 +125,45 @@ type productJob struct {
 	blocks int
 	tiles  int // tiles of a chunk
 	parts  int // chunks of a block
+	base   int // the number of its first chunk in a job of several products
 }
 
 // cut chooses the size of the chunks. It changes no bit of the result.
 func (j *productJob) cut() {
-	rowSize, most := 4*j.m.k, maxTilesPerPass
+	j.cutRows()
+	tiles := j.m.tiles()
+	j.tiles = max(1, min(tiles/(j.d.team.threads*chunksPerWorker), j.mostTiles()))
+	j.parts = (tiles + j.tiles - 1) / j.tiles
+}
+
+// cutRows cuts the rows into blocks.
+func (j *productJob) cutRows() {
+	rowSize := 4 * j.m.k
 	if j.q != nil {
 		rowSize = j.m.format.rowSteps(j.m.format.steps(j.m.k))
 	}
-	bytes := maxBytesPerPass
 	if j.way == byPairs {
-		rowSize, bytes = 2*groups(j.m.k)*pairRow, len(j.m.data) // kernels take a part of a tile
+		rowSize = 2 * groups(j.m.k) * pairRow
 	}
 	j.limit = j.d.impl.most(j.way, j.m.format)
-	if j.drafts {
-		most = draftTiles
-	}
 	// A block has as many rows as a whole number of passes: a kernel of fewer rows
 	// loads as many weights.
 	cached := max(1, cachedInput/rowSize/j.limit)
 	passes := (j.n + j.limit - 1) / j.limit
 	j.blocks = (passes + cached - 1) / cached
 	j.block = (passes + j.blocks - 1) / j.blocks * j.limit
+}
 
-	tiles := j.m.tiles()
-	j.tiles = max(1, min(tiles/(j.d.team.threads*chunksPerWorker), most, bytes/j.m.tile))
-	j.parts = (tiles + j.tiles - 1) / j.tiles
+// mostTiles is how many tiles a chunk has at most.
+func (j *productJob) mostTiles() int {
+	most, bytes := maxTilesPerPass, maxBytesPerPass
+	if j.way == byPairs {
+		bytes = len(j.m.data) // kernels take a part of a tile
+	}
+	if j.drafts {
+		most = draftTiles
+	}
+	return min(most, bytes/j.m.tile)
 }
 
 // do computes a chunk, with passes, each of which is one kernel, or by pairs.
@@ -221,8 +236,10 @@ func (j *productJob) after(worker, chunk, tile int) int {
 	next, ok := chunk+1, true
 	if j.d.team.threads > 1 {
 		next, ok = j.d.team.follow(worker)
+		next -= j.base
 	}
-	if !ok || next == j.blocks*j.parts {
+	// The next chunk may be of another product of the same job.
+	if !ok || next < 0 || next >= j.blocks*j.parts || next%j.parts*j.tiles >= j.m.tiles() {
 		return tile
 	}
 	return next % j.parts * j.tiles
