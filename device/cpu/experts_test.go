@@ -64,7 +64,7 @@ var mixtureKinds = []mixtureKind{
 	{"iq4_nl", Auto, blockCodes(weights.IQ4_NL, 18, 32, 0, 0x14)},
 	{"mxfp4 as f32", F32, blockCodes(weights.MXFP4, 17, 32, 122)},
 	{"mixed", Auto, func(rnd *rand.Rand, n, k int) weights.Tensor { // even within an expert
-		return []func(*rand.Rand, int, int) weights.Tensor{plainTensor(weights.BF16), blockCodes(weights.MXFP4, 17, 32, 122), blockCodes(weights.Q4_K, 144, 256, 0, 0x14, 0, 0x14)}[rnd.IntN(3)](rnd, n, k)
+		return []func(*rand.Rand, int, int) weights.Tensor{plainTensor(weights.BF16), blockCodes(weights.Q8_0, 34, 32, 0, 0x14), blockCodes(weights.MXFP4, 17, 32, 122), blockCodes(weights.Q4_K, 144, 256, 0, 0x14, 0, 0x14)}[rnd.IntN(4)](rnd, n, k)
 	}},
 }
 
@@ -305,5 +305,56 @@ func TestExpertsAllocateNothing(t *testing.T) {
 	src, logits, dst := model.Act{Buf: mixSrc, Width: 64}, model.Act{Buf: mixLogits, Width: 9}, model.Act{Buf: mixDst, Width: 64}
 	if n := testing.AllocsPerRun(10, func() { x.Experts(dst, src, logits, &x.m) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkExperts computes layers of the shapes of Qwen3-30B-A3B and gpt-oss-20b. GB/s counts the
+// weights of the experts that were chosen, once.
+func BenchmarkExperts(b *testing.B) {
+	for _, c := range []struct {
+		name                        string
+		kind                        mixtureKind
+		count, topK, width, columns int
+	}{{"qwen3-30b-a3b", mixtureKind{"q4", Q4, bigTensor()}, 128, 8, 2048, 768}, {"gpt-oss-20b", mixtureKinds[6], 32, 4, 2880, 2880}} {
+		for _, rows := range []int{1, 8, 32, 512} {
+			b.Run(fmt.Sprintf("%s/rows=%d", c.name, rows), func(b *testing.B) {
+				e := model.Experts{Router: topRouter(c.topK), Inner: c.columns, Act: model.Activation{Kind: model.SiLU}}
+				x := newMixture(b, Config{Threads: 2, KVType: BF16, HugePages: true}, c.kind, e, c.count, c.width, rows)
+				src, logits, dst := model.Act{Buf: mixSrc, Width: x.width}, model.Act{Buf: mixLogits, Width: c.count}, model.Act{Buf: mixDst, Width: x.width}
+				x.batch = &backend.Batch{Tokens: make([]int32, rows)}
+				x.set(src, x.src)
+				bytes, chosen := 0, 0
+				s := best(b, func(i int) { // each step chooses others
+					at := i * 7 % rows * c.count
+					x.set(logits, append(slices.Clone(x.logits[at+i%c.count:]), x.logits[:at+i%c.count]...))
+					x.Experts(dst, src, logits, &x.m)
+				})
+				for i := range c.count {
+					if n := x.experts.starts[i+1] - x.experts.starts[i]; n > 0 {
+						chosen += int(n)
+						for _, w := range []model.Weight{x.m.GateUp[i], x.m.Down[i]} {
+							for _, m := range x.params[w].linear.parts {
+								bytes += len(m.data)
+							}
+						}
+					}
+				}
+				b.ReportMetric(float64(bytes)/s/1e9, "GB/s")
+				b.ReportMetric(2*3*float64(chosen*c.width*c.columns)/s/1e9, "GOP/s")
+			})
+		}
+	}
+}
+
+// bigTensor makes one tensor of each shape, which all experts have.
+func bigTensor() func(rnd *rand.Rand, n, k int) weights.Tensor {
+	made := map[[2]int]weights.Tensor{}
+	return func(rnd *rand.Rand, n, k int) weights.Tensor {
+		t, ok := made[[2]int{n, k}]
+		if !ok {
+			t = tensor(rnd, weights.BF16, 0.2, n, k)
+			made[[2]int{n, k}] = t
+		}
+		return t
 	}
 }
