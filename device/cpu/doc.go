@@ -115,6 +115,10 @@
 //	row 2   │   0   │   1   │ 2 │    full tiles; with more rows than a kernel takes, each
 //	        └───────┴───────┴───┘    tile meets all rows, in passes, before the next tile
 //
+// Operations on rows (step.go), attention (attend.go) and draws (draw.go) are jobs of
+// the same workers with chunks of their own. Attention's passes are also a number of
+// rows that its kernels take at once.
+//
 // # Experts
 //
 // A mixture of experts (experts.go) sorts its rows by the experts that they chose, and computes the
@@ -123,10 +127,6 @@
 // is chosen by its number of rows. If there is no memory for all entries at once, runs of experts
 // take turns. Every row adds up the results of its experts in ascending order. Routers are
 // float32, whatever the format of other weights is.
-//
-// Operations on rows (step.go), attention (attend.go) and draws (draw.go) are jobs of
-// the same workers with chunks of their own. Attention's passes are also a number of
-// rows that its kernels take at once.
 //
 // # Draws
 //
