@@ -119,6 +119,21 @@
 // the same workers with chunks of their own. Attention's passes are also a number of
 // rows that its kernels take at once.
 //
+// # Experts
+//
+// The rows of a step are sorted by the experts that their router chose, and each expert computes its rows together, in
+// ascending order of the experts, with the same kernels as any product (experts.go). So an expert's weights are read once in a
+// step, those of experts that nobody chose are not read, and what each makes of a row is added to the row's sum at once:
+// the order of additions is that of the experts. The router is multiplied in float32, whatever the weights are.
+//
+// # States
+//
+// Recurrent states are float32, in slots beside the KV cache (state.go). A step reads the state of a sequence in one slot and
+// leaves it in another or in the same, so that a checkpoint costs no copy. A sequence and a head, or a few columns of a convolution, are
+// one piece of work, computed token by token: a state after a position has the same bits however the sequence was cut. The
+// state of a delta net is a row of values for each key dimension, so that vectors run over values; that of Mamba is turned over
+// for the same reason.
+//
 // # Draws
 //
 // If no row of a step needs its logits for anything but a token, they are never stored:
