@@ -23,7 +23,9 @@ func randomAttendCase(rnd *rand.Rand, i int) attendCase {
 		c.valueDim = pick(16, 24, 64, 128, 512)
 	}
 	c.a.Window, c.a.Chunk = pick(0, 0, 1, 7, 64, 300), pick(0, 0, 5, 100, 300)
-	c.a.Bidirectional = i%4 == 3
+	if c.a.Bidirectional = i%4 == 3; c.a.Bidirectional {
+		c.a.Window = []int{64, 0, 7, 1}[i/4%4]
+	}
 	if i%2 == 1 {
 		c.a.Softcap = float32(pick(1, 5, 50))
 	}
@@ -33,7 +35,12 @@ func randomAttendCase(rnd *rand.Rand, i int) attendCase {
 	}
 	for range 2 {
 		n := pick(1, 2, 15, 17, 90, 255, 257, 300, 530)
-		c.seqs = append(c.seqs, attendSeq{1 + rnd.IntN(min(n, 9)), n})
+		rows := 1 + rnd.IntN(min(n, 9))
+		if c.a.Bidirectional { // rows that others follow
+			n = min(n, partTokens+20)
+			rows = n
+		}
+		c.seqs = append(c.seqs, attendSeq{rows, n})
 	}
 	c.seqs = append(c.seqs, attendSeq{1, partTokens + 20})
 	return c

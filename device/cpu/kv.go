@@ -236,7 +236,7 @@ func (j *headsJob) do(worker, chunk int) {
 // temper is the factor on the queries of a position, as the contract has it.
 func temper(t model.Temper, pos int) float32 {
 	steps := math.Floor(float64(float32(pos+t.Shift) / t.Floor))
-	return 1 + t.Beta*float32(math.Log1p(steps))
+	return 1 + float32(t.Beta*float32(math.Log1p(steps)))
 }
 
 // turn writes head h of row r to dst, normed and rotated. dst may be src.
