@@ -202,7 +202,7 @@ func (b *attendInput) open(t *testing.T, cfg Config, place placement) *attendDev
 		spec.MaxSeqTokens = max(spec.MaxSeqTokens, s.context)
 	}
 	kv := []model.KVShape{{Heads: 2, KVHeads: 1, KeyDim: 20, ValueDim: 20}, {Heads: b.heads, KVHeads: b.kvHeads, KeyDim: b.dim, ValueDim: b.valueDim}, {Heads: 3, KVHeads: 3, KeyDim: 8, ValueDim: 8}}
-	if err := d.Plan(model.Shape{KV: kv, Acts: []model.ActShape{{Width: width + key + value}, {Width: b.heads * b.valueDim}}, Spec: spec}); err != nil {
+	if err := d.Plan(model.Shape{KV: kv, Acts: []model.ActShape{{Width: width + key + value}, {Width: b.heads * b.valueDim}, {Width: 80}}, Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
 	if b.sunk {

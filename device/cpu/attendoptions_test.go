@@ -1,10 +1,12 @@
 package cpu
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"weir/internal/invariants"
 	"weir/model"
 )
 
@@ -128,6 +130,8 @@ func (b *attendInput) rowBits(t *testing.T, cfg Config, place placement, rnd *ra
 	d.chunks(seqs, rnd, func(rows []batchRow) {
 		d.hide(rows)
 		d.Begin(&d.f.batch)
+		// Another cache, whose heads have groups of another size, before this one.
+		d.Attend(model.Act{Buf: 2, Width: 40}, model.Act{Buf: 2, Off: 40, Width: 40}, 0, model.Attention{Scale: 1, Sinks: model.NoWeight})
 		d.Attend(d.dst, d.q, attendKV, d.a)
 		for r, row := range rows {
 			out[row.seq][row.pos] = bitsOf(d.view(d.dst).row(r))
@@ -186,5 +190,68 @@ func (d *attendDevice) hide(rows []batchRow) {
 			}
 		}
 		first, entry = int(end), int(b.TableEnd[i])
+	}
+}
+
+// TestAttendFewerHeads: a layer that shares a cache may have fewer heads than the one that fills
+// it; a head's bits are the same.
+func TestAttendFewerHeads(t *testing.T) {
+	eachImpl(t, func(t *testing.T, im *impl) {
+		rnd := newRand(32)
+		for _, heads := range []int{3, 16, 128} {
+			b := newAttendInput(rnd, attendCase{heads: heads, kvHeads: 1, dim: 40, valueDim: 24, blockTokens: 16, a: model.Attention{Softcap: 5}, seqs: []attendSeq{{40, 300}, {1, 20}}})
+			d := b.open(t, Config{KVType: BF16, Impl: im.name}, anywhere(2))
+			for i, s := range b.seqs {
+				d.add(&sequence{tokens: make([]int32, s.context)}, i, s.context, len(d.f.batch.Tokens))
+			}
+			d.Begin(&d.f.batch)
+			d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
+			d.Attend(d.dst, d.q, attendKV, d.a)
+			var want [][]uint32
+			for r := range d.f.batch.Tokens {
+				want = append(want, bitsOf(d.view(d.dst).row(r)[:b.valueDim]))
+			}
+			one := d.dst.Cols(b.valueDim, b.valueDim)
+			d.Attend(one, d.q.Cols(0, b.dim), attendKV, d.a)
+			for r := range want {
+				if !slices.Equal(bitsOf(d.view(one).row(r)), want[r]) {
+					t.Fatalf("row %d: the first of %d heads differs when it is alone", r, heads)
+				}
+			}
+		}
+	})
+}
+
+// TestAttendAllocatesNothing: nor do options of attention.
+func TestAttendAllocatesNothing(t *testing.T) {
+	rnd := newRand(33)
+	for i, c := range attendOptions(rnd, 8) {
+		b := newAttendInput(rnd, c)
+		d := b.open(t, Config{KVType: BF16}, anywhere(1+i%2))
+		for i, s := range b.seqs {
+			d.add(&sequence{tokens: make([]int32, s.context)}, i, s.context, len(d.f.batch.Tokens))
+		}
+		if n := testing.AllocsPerRun(3, func() {
+			d.Begin(&d.f.batch)
+			d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
+			d.Attend(d.dst, d.q, attendKV, d.a)
+		}); n != 0 && !invariants.Enabled {
+			t.Errorf("%s: %v allocations", c.name(), n)
+		}
+	}
+}
+
+// TestKVSizes: a token takes what its caches take together, and int8 is refused for heads whose
+// keys and values have different sizes.
+func TestKVSizes(t *testing.T) {
+	s := model.Shape{KV: []model.KVShape{{Heads: 8, KVHeads: 2, KeyDim: 192, ValueDim: 128}, {Heads: 16, KVHeads: 1, KeyDim: 576, ValueDim: 512}, {Heads: 4, KVHeads: 4, KeyDim: 18, ValueDim: 20}}}
+	numbers := int64(2*(192+128) + 576 + 512 + 4*(20+32)) // keys padded to fours, values to tiles
+	for f, bytes := range map[Format]int64{F32: 4, F16: 2, BF16: 2} {
+		if got, err := KVBytesPerToken(f, s); err != nil || got != numbers*bytes {
+			t.Errorf("%s: %d bytes (%v), not %d", f, got, err, numbers*bytes)
+		}
+	}
+	if _, err := KVBytesPerToken(Int8, s); !errors.Is(err, ErrConfig) {
+		t.Errorf("int8: %v", err)
 	}
 }
