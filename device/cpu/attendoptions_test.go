@@ -120,7 +120,7 @@ func (b *attendInput) rowBits(t *testing.T, cfg Config, place placement, rnd *ra
 	}
 	d.chunks(seqs, rnd, func([]batchRow) {
 		d.Begin(&d.f.batch)
-		d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
+		d.store()
 	})
 	out := make([][][]uint32, len(seqs))
 	for i, s := range seqs {
