@@ -38,6 +38,9 @@ func (h *headTest) checkLogits(t *testing.T, n int) {
 		rows[i] = backend.Draw{Mask: -1, Allow: -1, Target: int32(i % h.vocab), Logprobs: backend.RawLogprobs}
 	}
 	out := h.draw(t, rows, true)
+	if h.productJob.logits {
+		t.Fatal("the products of the next step are taken for logits")
+	}
 	w, b := values(h.w), values(h.b)
 	for r := range n {
 		x := h.view(model.Act{Width: headColumns}).row(r)
