@@ -95,9 +95,9 @@ type Draw struct {
 	Target      int32   // draw nothing: report on this token (prompt_logprobs), or -1
 	Top         int32   // number of best tokens to report; may be more than there are
 	Logprobs    LogprobMode
-	Hidden      bool // draw nothing: copy the row's vector, the input of the head, to Out.Hidden
 	Host        bool // copy the row's logits, before any change, to Out.Logits
 	Dead        bool // the sequence ended meanwhile: the result is not read
+	Hidden      bool // draw nothing: copy the row's vector, the input of the head, to Out.Hidden
 }
 
 // Draws is what turns a step's rows into tokens, one Draw for each Batch.At.

@@ -36,6 +36,9 @@ func (s Spec) Check() error {
 	if s.Depth != 1 && s.Depth != 2 {
 		return broken("Depth is %d, but must be 1 or 2", s.Depth)
 	}
+	if s.StateSlots < 0 || s.StateSlots == 1 || s.StateSlots > math.MaxInt32 {
+		return broken("StateSlots is %d, but must be 0, or slot 0 and one for a sequence, and at most %d", s.StateSlots, math.MaxInt32)
+	}
 	if s.NumBlocks > math.MaxInt32/s.BlockTokens {
 		return broken("%d blocks of %d tokens have more slots than a number of 32 bits can name", s.NumBlocks, s.BlockTokens)
 	}
@@ -63,10 +66,20 @@ func (b *Batch) CheckSizes(s Spec) error {
 		return broken("the last sequence ends at token %d, but there are %d tokens", b.QueryEnd[seqs-1], tokens)
 	case int(b.TableEnd[seqs-1]) != len(b.Tables):
 		return broken("the last block table ends at entry %d, but there are %d entries", b.TableEnd[seqs-1], len(b.Tables))
+	case len(b.StateIn) != s.states(seqs) || len(b.StateOut) != s.states(seqs):
+		return broken("%d sequences of a network with %d state slots go on from %d states to %d", seqs, s.StateSlots, len(b.StateIn), len(b.StateOut))
 	case len(b.At) > tokens:
 		return broken("%d rows are drawn from %d tokens", len(b.At), tokens)
 	}
 	return nil
+}
+
+// states is the number of states that a batch with this many sequences goes on from.
+func (s Spec) states(seqs int) int {
+	if s.StateSlots == 0 {
+		return 0
+	}
+	return seqs
 }
 
 // Check reports the first thing in b that breaks the contract with a backend of spec s.
@@ -97,6 +110,9 @@ func (b *Batch) Check(s Spec, drawn int) error {
 		}
 		first, entry = end, b.TableEnd[i]
 	}
+	if err := b.checkStates(s); err != nil {
+		return err
+	}
 	last := int32(-1)
 	for r, at := range b.At {
 		if at <= last || int(at) >= len(b.Tokens) {
@@ -125,6 +141,33 @@ func (b *Batch) checkRun(s Spec, i int, first, end int32, blocks int) error {
 	}
 	if blocks*s.BlockTokens < int(kv) {
 		return broken("sequence %d: a table of %d blocks of %d tokens is too short for %d positions", i, blocks, s.BlockTokens, kv)
+	}
+	return nil
+}
+
+// checkStates checks the state slots: those that are written belong to one sequence each, which alone
+// may read them.
+func (b *Batch) checkStates(s Spec) error {
+	first := int32(0)
+	for i, in := range b.StateIn {
+		pos, out := b.Pos[first], b.StateOut[i]
+		first = b.QueryEnd[i]
+		switch {
+		case in < 0 || int(in) >= s.StateSlots || out < 0 || int(out) >= s.StateSlots:
+			return broken("sequence %d goes on from state slot %d to %d, of %d", i, in, out, s.StateSlots)
+		case out == 0:
+			return broken("sequence %d writes to state slot 0", i)
+		case (in == 0) != (pos == 0):
+			return broken("sequence %d goes on from state slot %d at position %d", i, in, pos)
+		}
+		for j := range i { // a batch has some hundred sequences at most
+			switch {
+			case b.StateOut[j] == out:
+				return broken("sequences %d and %d both write to state slot %d", j, i, out)
+			case b.StateOut[j] == in || b.StateIn[j] == out:
+				return broken("of sequences %d and %d, one reads the state slot that the other writes to", j, i)
+			}
+		}
 	}
 	return nil
 }

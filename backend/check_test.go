@@ -25,6 +25,18 @@ func goodBatch() *Batch {
 	}
 }
 
+// statefulBatch is goodBatch for a network with state slots: the second sequence starts, and the first
+// goes on in its slot.
+func statefulBatch() *Batch {
+	b := goodBatch()
+	for i, kv := range []int32{8, 9, 10, 11, 12, 13} {
+		b.Pos[i], b.Slots[i] = kv, []int32{20, 21, 22, 23, 32, 33}[i]
+	}
+	b.KVLen[0], b.TableEnd, b.Tables = 14, []int32{4, 5}, []int32{3, 4, 5, 8, 7}
+	b.StateIn, b.StateOut = []int32{2, 0}, []int32{2, 3}
+	return b
+}
+
 func goodDraws() *Draws {
 	row := Draw{TopP: 1, Mask: -1, Allow: -1, Target: -1}
 	return &Draws{Rows: []Draw{row, row}}
@@ -55,6 +67,8 @@ func TestSpecCheck(t *testing.T) {
 		{func(s *Spec) { s.MaxSeqTokens = 0 }, "MaxSeqTokens is 0"},
 		{func(s *Spec) { s.Depth = 3 }, "Depth is 3, but must be 1 or 2"},
 		{func(s *Spec) { s.Depth = 0 }, "Depth is 0"},
+		{func(s *Spec) { s.StateSlots = 1 }, "StateSlots is 1, but must be 0, or slot 0 and one"},
+		{func(s *Spec) { s.StateSlots = -2 }, "StateSlots is -2"},
 		{func(s *Spec) { s.NumBlocks, s.BlockTokens = 1<<30, 4 }, "1073741824 blocks of 4 tokens have more slots"},
 	} {
 		s := checkSpec
@@ -83,6 +97,7 @@ func TestBatchCheck(t *testing.T) {
 		{"no sequences", func(b *Batch) { b.QueryEnd, b.KVLen, b.TableEnd = nil, nil, nil }, "9 tokens belong to no sequence"},
 		{"token of no sequence", func(b *Batch) { b.QueryEnd[1] = 8 }, "the last sequence ends at token 8, but there are 9 tokens"},
 		{"tables cut short", func(b *Batch) { b.Tables = b.Tables[:2] }, "the last block table ends at entry 3, but there are 2 entries"},
+		{"states without slots", func(b *Batch) { b.StateIn, b.StateOut = make([]int32, 2), make([]int32, 2) }, "2 sequences of a network with 0 state slots go on from 2 states to 2"},
 		{"too many rows", func(b *Batch) { b.At = make([]int32, 10) }, "10 rows are drawn from 9 tokens"},
 
 		// Sequences.
@@ -117,6 +132,42 @@ func TestBatchCheck(t *testing.T) {
 			c.edit(b)
 			wantError(t, b.Check(checkSpec, 2), c.text)
 		})
+	}
+}
+
+func TestBatchCheckStates(t *testing.T) {
+	spec := checkSpec
+	spec.StateSlots = 5
+	if err := statefulBatch().Check(spec, 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		edit func(b *Batch)
+		text string
+	}{
+		{"no states", func(b *Batch) { b.StateIn, b.StateOut = nil, nil }, "2 sequences of a network with 5 state slots go on from 0 states to 0"},
+		{"one state missing", func(b *Batch) { b.StateOut = b.StateOut[:1] }, "go on from 2 states to 1"},
+		{"no such slot", func(b *Batch) { b.StateOut[1] = 5 }, "sequence 1 goes on from state slot 0 to 5, of 5"},
+		{"negative slot", func(b *Batch) { b.StateIn[0] = -1 }, "sequence 0 goes on from state slot -1 to 2"},
+		{"slot 0 is written", func(b *Batch) { b.StateOut[1] = 0 }, "sequence 1 writes to state slot 0"},
+		{"state of nothing", func(b *Batch) { b.StateIn[1] = 4 }, "sequence 1 goes on from state slot 4 at position 0"},
+		{"no state", func(b *Batch) { b.StateIn[0] = 0 }, "sequence 0 goes on from state slot 0 at position 8"},
+		{"written twice", func(b *Batch) { b.StateOut[1] = 2 }, "sequences 0 and 1 both write to state slot 2"},
+		{"read and written", func(b *Batch) { b.StateIn[0] = 3 }, "of sequences 0 and 1, one reads"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := statefulBatch()
+			c.edit(b)
+			wantError(t, b.Check(spec, 2), c.text)
+		})
+	}
+	b := statefulBatch()
+	b.Pos[6], b.Pos[7], b.Pos[8], b.KVLen[1] = 1, 2, 3, 4
+	b.Slots[6], b.Slots[7], b.Slots[8] = 29, 30, 31
+	b.StateIn, b.StateOut = []int32{4, 4}, []int32{1, 2}
+	if err := b.Check(spec, 2); err != nil {
+		t.Errorf("two sequences go on from one state: %v", err)
 	}
 }
 

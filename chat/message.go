@@ -81,6 +81,17 @@ func (c *conversation) mergeSystems() {
 	c.dicts = append([]jinja.Value{merged}, others...)
 }
 
+// nameThinking gives the thoughts of messages the name that the published template of gpt-oss
+// reads too. Other templates do not get it, because some of them print a whole message.
+func (c *conversation) nameThinking() {
+	for _, v := range c.dicts {
+		d := v.(*jinja.Dict)
+		if thoughts, ok := d.Get("reasoning"); ok {
+			d.Set("thinking", thoughts)
+		}
+	}
+}
+
 func (c *conversation) messages() *jinja.List { return jinja.NewList(c.dicts...) }
 
 func toDict(msg *api.Message, parts bool) (*jinja.Dict, error) {

@@ -116,6 +116,8 @@ type Prompt struct {
 	Given string
 	// Output says whether the model's output begins with reasoning or with content.
 	Output reasoning.Start
+	// Marks are those by which reasoning is told apart in this prompt and in the output.
+	Marks *reasoning.Marks
 	// Divided says that reasoning is told apart at all. Then Output may still be
 	// reasoning.Content, because this prompt lets the model not think.
 	Divided bool
@@ -168,6 +170,9 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	conv, err := newConversation(in.Messages, parts)
 	if err != nil {
 		return Prompt{}, err
+	}
+	if t.thinking == reasoning.GPTOSS {
+		conv.nameThinking()
 	}
 	echoed := contentOf(conv.last)
 

@@ -7,6 +7,17 @@ import (
 	"weir/chat/reasoning"
 )
 
+// Marks returns the marks by which reasoning is told apart with the model's own template.
+func (r *Renderer) Marks() *reasoning.Marks {
+	if r.cfg.Reasoning != reasoning.Auto {
+		return r.cfg.Reasoning.Marks()
+	}
+	if t := r.templates[defaultTemplate]; t != nil {
+		return t.thinking.Marks()
+	}
+	return reasoning.Think
+}
+
 // Divides reports whether reasoning is told apart with the model's own template. A request
 // that brings another template may differ (Prompt.Divided).
 func (r *Renderer) Divides() bool {
@@ -27,10 +38,11 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Inpu
 	if kind == reasoning.None {
 		return
 	}
-	p.Divided = true
-	block := reasoning.AtEnd(p.Text)
+	m := kind.Marks()
+	p.Divided, p.Marks = true, m
+	block := m.AtEnd(p.Text)
 	if in.ContinueFinalMessage {
-		block = r.continued(t, vars, c, p.Text, &in)
+		block = r.continued(t, vars, c, p.Text, &in, m)
 	}
 	enabled, given := a.Get("enable_thinking")
 	p.Output = kind.Start(block, given && enabled == false)
@@ -40,19 +52,19 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Inpu
 	// The echo is split as if the model had just written it. The template may have opened
 	// the block before the message.
 	start := reasoning.Either
-	if in.ContinueFinalMessage && block == reasoning.Opened || strings.Contains(p.EchoText, reasoning.Close) {
+	if in.ContinueFinalMessage && block == reasoning.Opened || m.Ends(p.EchoText) {
 		start = reasoning.Thought
 	}
-	thought, content := reasoning.Split([]byte(p.EchoText), start)
+	thought, content := m.Split([]byte(p.EchoText), start)
 	p.EchoThought, p.EchoText = string(thought), string(content)
 }
 
 // continued is the state of the think block where a message ends that is to be continued.
 // The tags may be the message's own, or the template's in front of it. Tags in earlier
 // messages do not count, so these are rendered alone to find out where the last one begins.
-func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, text string, in *Input) reasoning.Block {
+func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, text string, in *Input, m *reasoning.Marks) reasoning.Block {
 	b := reasoning.Absent
-	if strings.Contains(text, reasoning.Open) || strings.Contains(text, reasoning.Close) {
+	if m.Has(text) {
 		from := 0
 		if n := len(c.dicts) - 1; n > 0 {
 			vars.Set("messages", jinja.NewList(c.dicts[:n]...))
@@ -60,7 +72,7 @@ func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, tex
 				from = shared(before, text)
 			}
 		}
-		b = reasoning.Within(text, from)
+		b = m.Within(text, from)
 	}
 	if b == reasoning.Absent && strings.TrimSpace(contentOf(c.last)) != "" {
 		return reasoning.Closed // an answer without thoughts has begun

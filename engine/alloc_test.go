@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -58,12 +59,16 @@ func TestStepAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("the checks of this build allocate")
 	}
-	eachDepth(t, testStepAllocatesNothing)
+	for _, states := range []int{0, 50} {
+		t.Run(fmt.Sprintf("states=%d", states), func(t *testing.T) {
+			eachDepth(t, func(t *testing.T, depth int) { testStepAllocatesNothing(t, depth, states) })
+		})
+	}
 }
 
-func testStepAllocatesNothing(t *testing.T, depth int) {
+func testStepAllocatesNothing(t *testing.T, depth, states int) {
 	const seqs, maxLen = 8, 4000
-	spec := simSpec(3000, 16, 100, seqs, depth)
+	spec := withStates(states, simSpec(3000, 16, 100, seqs, depth))
 	spec.MaxSeqTokens = maxLen
 	profile := sim.Instant()
 	profile.Tokens = []int32{1, 2, 3}

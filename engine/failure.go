@@ -76,7 +76,7 @@ func (e *Engine) recoverFrom(err error) error {
 		return errors.Join(cause, fmt.Errorf("engine: the backend was opened again and is another one: %+v instead of %+v", s, e.spec))
 	}
 	e.counts.Reopened++
-	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.cfg.Caching)
+	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching)
 	e.sched.Restart(e.kv)
 	return nil
 }

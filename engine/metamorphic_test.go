@@ -28,7 +28,7 @@ type variant struct {
 }
 
 func (v variant) String() string {
-	return fmt.Sprintf("blocks=%dx%d tokens=%d seqs=%d depth=%d %+v cache=%v reading=%d", v.spec.NumBlocks, v.spec.BlockTokens, v.spec.MaxTokens,
+	return fmt.Sprintf("blocks=%dx%d states=%d tokens=%d seqs=%d depth=%d %+v cache=%v reading=%d", v.spec.NumBlocks, v.spec.BlockTokens, v.spec.StateSlots, v.spec.MaxTokens,
 		v.spec.MaxSeqs, v.spec.Depth, v.sched, v.caching, v.oracle.Reading)
 }
 
@@ -59,6 +59,14 @@ func variants() []variant {
 		{spec: simSpec(40, 4, simLen, 20, 2), sched: scheduler.Config{MaxWork: 30, MaxScored: 9, WholePrompts: true}, caching: true, oracle: lazy},
 		{spec: simSpec(40, 4, simLen, 8, 2), sched: scheduler.Config{WholePrompts: true}, caching: true, oracle: lazy},
 		{spec: simSpec(20, 8, simLen+9, 30, 1), sched: scheduler.Config{WholePrompts: true, Priority: true, MaxPrefill: 3}, caching: false, oracle: lazy},
+		{spec: withStates(2, simSpec(20, 8, 7, 4, 1)), sched: scheduler.Config{}, caching: true, oracle: lazy},
+		{spec: withStates(9, simSpec(20, 8, 7, 4, 1)), sched: scheduler.Config{StateEvery: 16}, caching: true, oracle: lazy},
+		{spec: withStates(4, simSpec(20, 8, 7, 4, 2)), sched: scheduler.Config{MaxPrefill: 3}, caching: true, oracle: lazy},
+		{spec: withStates(60, simSpec(130, 1, 3, 40, 2)), sched: priority, caching: true, oracle: sim.OracleConfig{}},
+		{spec: withStates(9, simSpec(40, 4, 64, 16, 2)), sched: priority, caching: false, oracle: lazy},
+		{spec: withStates(99, simSpec(70, 2, 200, 40, 2)), sched: scheduler.Config{StateEvery: 5}, caching: true, oracle: sim.OracleConfig{}},
+		{spec: withStates(12, simSpec(70, 2, 200, 40, 2)), sched: scheduler.Config{MaxWork: 40, MaxScored: 5}, caching: true, oracle: lazy},
+		{spec: withStates(12, simSpec(40, 4, simLen, 8, 2)), sched: scheduler.Config{WholePrompts: true}, caching: true, oracle: lazy},
 	}
 }
 
@@ -83,7 +91,7 @@ func shuffled(g *rand.Rand, jobs []job, f func([]job) []result) []result {
 // nor on who cancels when.
 func TestMetamorphic(t *testing.T) {
 	g := seeded(t)
-	var preempted, hits, leftOut uint64
+	var preempted, hits, stateful, leftOut uint64
 	for round := range rounds(12) {
 		jobs := newWorkload(g, 30, simVocab, simLen)
 		want := runAll(t, roomy.start(t), jobs)
@@ -95,11 +103,14 @@ func TestMetamorphic(t *testing.T) {
 			}
 			preempted += e.Stats().Preemptions
 			hits += e.Stats().PrefixHits
+			if v.spec.StateSlots > 0 {
+				stateful += e.Stats().PrefixHits
+			}
 			leftOut += e.Stats().LeftOut
 		}
 	}
-	t.Logf("%d preemptions, %d tokens from the prefix cache, %d times no work was left for a sequence", preempted, hits, leftOut)
-	if preempted < 10 || hits < 200 || leftOut < 200 {
+	t.Logf("%d preemptions, %d tokens from the prefix cache, %d of them with a state, %d times no work was left for a sequence", preempted, hits, stateful, leftOut)
+	if preempted < 10 || hits < 200 || stateful < 100 || leftOut < 200 {
 		t.Error("there were too few of these for the test to mean anything")
 	}
 }
@@ -113,7 +124,7 @@ func TestAbortsInFlight(t *testing.T) {
 		want := runAll(t, roomy.start(t), jobs)
 		for depth := 1; depth <= 2; depth++ {
 			a := &aborts{Rand: rand.New(rand.NewPCG(uint64(round), uint64(depth))), jobs: jobs, submitted: make(chan struct{})}
-			got := a.run(t, simSpec(60, 4, 40, 10, depth))
+			got := a.run(t, withStates(round%2*15, simSpec(60, 4, 40, 10, depth)))
 			if err := compare(jobs, got, want); err != nil {
 				t.Fatalf("round %d, depth %d: %v", round, depth, err)
 			}
@@ -182,8 +193,8 @@ func (a *aborts) run(t *testing.T, spec backend.Spec) []result {
 	stopReading() // a cancelled stream has no last event
 	wg.Wait()
 	e.mustStop(t)
-	if s := e.Stats(); s.BlocksUsed != 0 {
-		t.Fatalf("%d blocks are lost", s.BlocksUsed)
+	if s := e.Stats(); s.BlocksUsed != 0 || s.StatesUsed != 0 {
+		t.Fatalf("%d blocks and %d state slots are lost", s.BlocksUsed, s.StatesUsed)
 	}
 	for i, cancelled := range a.cancelled {
 		if cancelled {
@@ -208,7 +219,7 @@ func TestFailedStep(t *testing.T) {
 		got := runAll(t, start(t, engine.Config{Caching: true, MaxLive: 1000}, func() (backend.Backend, error) {
 			opened++
 			first := opened == 1
-			return sim.NewOracle(simSpec(60, 4, 30, 5, depth), sim.OracleConfig{Hook: func(c sim.Call, n int) error {
+			return sim.NewOracle(withStates(round/2%2*12, simSpec(60, 4, 30, 5, depth)), sim.OracleConfig{Hook: func(c sim.Call, n int) error {
 				if first && c == call && n == step {
 					return broken
 				}

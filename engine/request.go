@@ -41,6 +41,7 @@ type Request struct {
 	Priority int64     // lower runs earlier, if the scheduler goes by priority
 	Salt     [16]byte  // namespace in the prefix cache; has to be a keyed hash
 	Limits   Limits    // the prompt and MaxTokens together must fit a sequence
+	Suffix   int       // tokens at the prompt's end that a later prompt may not repeat, as the generation prompt of a chat template; see scheduler.Sequence
 	Sampling sampler.Params
 
 	Stop        []string // stop strings, none empty

@@ -7,6 +7,7 @@ type Stats struct {
 	Waiting, Running        int // sequences
 	SittingOut              int // of Running and Waiting, sequences that wait for their masks, or for which the last step had no work left
 	BlocksUsed, BlocksTotal int // KV blocks; those that only the prefix cache keeps are not used
+	StatesUsed, StatesTotal int // slots for recurrent states; those that only the prefix cache keeps are not used
 
 	// StepBegan is when the step began that is being computed, or zero if there is nothing
 	// to do. If it lies far back, the device hangs.
@@ -46,6 +47,8 @@ func (e *Engine) publishStats() {
 	s.Waiting, s.Running = e.sched.Len()
 	s.BlocksTotal = e.kv.Total()
 	s.BlocksUsed = s.BlocksTotal - e.kv.Free()
+	s.StatesTotal = e.kv.TotalStates()
+	s.StatesUsed = s.StatesTotal - e.kv.FreeStates()
 	c := e.sched.Counters()
 	s.Preemptions, s.PrefixQueries, s.PrefixHits, s.Postponed = c.Preemptions, c.PrefixTokens, c.PrefixHits, c.Postponed
 	s.LeftOut = c.LeftOut

@@ -126,6 +126,9 @@ func (e *Engine) plan(s *stepData) bool {
 		b.KVLen = append(b.KVLen, int32(chunk.Start+chunk.N))
 		b.Tables = append(b.Tables, q.Table.Blocks...)
 		b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
+		if e.kv.Stateful() {
+			b.StateIn, b.StateOut = append(b.StateIn, chunk.StateIn), append(b.StateOut, chunk.StateOut)
+		}
 	}
 	if begins {
 		e.begin(s.chunks)

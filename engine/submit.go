@@ -94,6 +94,8 @@ func (e *Engine) validate(r *Request) error {
 	switch {
 	case n == 0:
 		return fmt.Errorf("%w: the prompt is empty", ErrInvalid)
+	case r.Suffix < 0:
+		return fmt.Errorf("%w: the prompt ends in %d tokens that are not repeated", ErrInvalid, r.Suffix)
 	case lim.MaxTokens < 1:
 		return fmt.Errorf("%w: %d output tokens are less than 1", ErrInvalid, lim.MaxTokens)
 	case lim.MaxTokens > e.spec.MaxSeqTokens-n:
@@ -148,8 +150,8 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	}
 	c.seq = scheduler.Sequence{
 		Account: scheduler.Account{Tenant: q.Tenant, Project: q.Project}, Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
-		MaxChunk: e.cfg.MaxChunk,
-		Tokens:   append(make([]int32, 0, tokens), q.Tokens...),
+		MaxChunk: e.cfg.MaxChunk, Suffix: q.Suffix, Postponable: c.constraint != nil,
+		Tokens: append(make([]int32, 0, tokens), q.Tokens...),
 	}
 	c.seq.Table.Blocks = make([]kvcache.BlockID, 0, tokens/e.spec.BlockTokens+1)
 	c.seq.Prepare()

@@ -28,6 +28,12 @@ func simSpec(blocks, blockTokens, tokens, seqs, depth int) backend.Spec {
 	return backend.Spec{VocabSize: simVocab, BlockTokens: blockTokens, NumBlocks: blocks, MaxTokens: tokens, MaxSeqs: seqs, MaxSeqTokens: simLen, Depth: depth}
 }
 
+// withStates is a spec of a network with a recurrent state and so many slots for it.
+func withStates(slots int, s backend.Spec) backend.Spec {
+	s.StateSlots = slots
+	return s
+}
+
 // opener opens a backend.
 type opener func() (backend.Backend, error)
 
@@ -280,7 +286,7 @@ func runAll(t *testing.T, e runningEngine, jobs []job) []result {
 	}
 	wg.Wait()
 	e.mustStop(t)
-	if s := e.Stats(); s.BlocksUsed != 0 || s.Running+s.Waiting != 0 {
+	if s := e.Stats(); s.BlocksUsed != 0 || s.StatesUsed != 0 || s.Running+s.Waiting != 0 {
 		t.Fatalf("after the last request: %+v", s)
 	}
 	return out

@@ -60,6 +60,9 @@ func (w *workload) job() (j job) {
 	if w.oneIn(8) {
 		j.req.Prompt = &engine.PromptScores{Top: w.IntN(3), Mode: backend.RawLogprobs}
 	}
+	if w.oneIn(2) {
+		j.req.Suffix = w.IntN(10)
+	}
 	s, lim := &j.req.Sampling, &j.req.Limits
 	if w.oneIn(3) {
 		j.maskSeed = w.Uint64() | 1

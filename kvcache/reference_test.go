@@ -196,7 +196,7 @@ func (c *comparison) compare() error {
 			return fmt.Errorf("blocks %v, want %v", q.table.Blocks, q.want.blocks)
 		}
 	}
-	if free := c.m.freeList(); !slices.Equal(free, c.ref.free) || c.m.Free() != len(free) {
+	if free := c.m.blocks.freeList(); !slices.Equal(free, c.ref.free) || c.m.Free() != len(free) {
 		return fmt.Errorf("free list %v of length %d, want %v", free, c.m.Free(), c.ref.free)
 	}
 	return c.m.Check(tables...)
@@ -208,7 +208,7 @@ func TestReference(t *testing.T) {
 	for seed := range uint64(60) {
 		g := rand.New(rand.NewPCG(seed, 1))
 		blocks, blockTokens := 3+g.IntN(20), 1+g.IntN(4)
-		c := &comparison{Rand: g, m: New(blocks, blockTokens, true), ref: newReference(blocks, blockTokens)}
+		c := &comparison{Rand: g, m: New(blocks, blockTokens, 0, true), ref: newReference(blocks, blockTokens)}
 		for op := range 400 {
 			err := c.operate()
 			if err == nil {

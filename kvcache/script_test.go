@@ -12,14 +12,17 @@ import (
 
 // TestScripts runs the scripts in testdata. Their commands are
 //
-//	pool blocks=N [block=4] [nocache]      start over with an empty pool
+//	pool blocks=N [block=4] [states=N] [nocache]  start over with an empty pool
 //	share t=NAME tokens=T [salt=N] [noread]
 //	grow t=NAME [to=N]                     default: all its tokens
 //	publish t=NAME [computed=N]            default: all its tokens
 //	fork t=NAME from=NAME n=N [salt=N]
+//	advance t=NAME from=N to=N [keep=return|checkpoint|rolling] [reserve=N]
+//	settle t=NAME computed=N [hold=N]
+//	rewind t=NAME to=N
 //	release t=NAME
 //	forget                                 empty the prefix cache
-//	order                                  print the free list
+//	order                                  print the free list, and that of the state slots
 //
 // A command creates the table that it names. Tokens are written first:count, so
 // that 10:3 is the tokens 10, 11 and 12; + joins several such runs.
@@ -54,7 +57,7 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 	salt := Hash{byte(c.Int("salt", 0))}
 	switch c.Verb {
 	case "pool":
-		s.m = New(c.Int("blocks", 0), c.Int("block", 4), !c.Has("nocache"))
+		s.m = New(c.Int("blocks", 0), c.Int("block", 4), c.Int("states", 0), !c.Has("nocache"))
 		s.tables, s.tokens = map[string]*Table{}, map[string][]int32{}
 	case "share":
 		s.tokens[name] = parseTokens(c.Str("tokens"))
@@ -70,13 +73,25 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 		s.tokens[name] = s.tokens[from]
 		n := s.m.Fork(table, s.tables[from], c.Int("n", 0), salt)
 		return fmt.Sprintf("%s: %d tokens, blocks %v\n", name, n, table.Blocks)
+	case "advance":
+		keep := slices.Index([]string{"", "return", "checkpoint", "rolling"}, c.Str("keep"))
+		in, out := s.m.Advance(table, c.Int("from", 0), c.Int("to", 0), Keep(keep), c.Int("reserve", 0))
+		return fmt.Sprintf("%s: from state %d to %d, holds %d, free %d\n", name, in, out, table.States(), s.m.FreeStates())
+	case "settle":
+		s.m.Settle(table, c.Int("computed", 0), c.Int("hold", 0))
+	case "rewind":
+		return fmt.Sprintf("%s: %v\n", name, s.m.Rewind(table, c.Int("to", 0)))
 	case "release":
 		s.m.Release(table)
 		delete(s.tables, name)
 	case "forget":
 		return fmt.Sprintf("%v\n", s.m.Forget())
 	case "order":
-		return fmt.Sprintf("next to be handed out: %v\n", s.m.freeList())
+		out := fmt.Sprintf("next to be handed out: %v\n", s.m.blocks.freeList())
+		if s.m.Stateful() {
+			out += fmt.Sprintf("next states to be handed out: %v\n", s.m.states.freeList())
+		}
+		return out
 	default:
 		s.t.Fatalf("unknown command %q", c.Verb)
 	}
@@ -95,9 +110,9 @@ func parseTokens(text string) (ids []int32) {
 	return ids
 }
 
-// freeList is the free list in the order in which blocks are handed out.
-func (m *Manager) freeList() (ids []BlockID) {
-	for b := m.blocks[0].next; b != 0; b = m.blocks[b].next {
+// freeList is the free list in the order in which it is handed out.
+func (p *pool) freeList() (ids []int32) {
+	for b := p.entries[0].next; b != 0; b = p.entries[b].next {
 		ids = append(ids, b)
 	}
 	return ids

@@ -72,9 +72,6 @@ func (s *AttentionSpec) pieces(b *builder, m *attention) {
 	b.needs(PieceTemper, s.Temper.Beta != 0)
 	b.needs(PieceGroupNorm, s.VNorm.Is() || s.NormAfterRope && s.QNorm.Is())
 	b.needs(PieceElements, s.gateWidth() > 0 || m.inScale != 1 || m.keyScale != 1 || m.valueScale != 1 || m.outScale != 1)
-	if s.Rope != NoRope {
-		b.needs(PieceRopeKinds, 2*len(b.shape.Ropes[s.Rope].InvFreq) != s.KeyDim)
-	}
 }
 
 // gateWidth is the number of columns of the output gate.

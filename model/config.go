@@ -351,7 +351,7 @@ func (c *Config) describe() {
 	norm := func(name string) NormSpec { return NormSpec{Name: name, Eps: c.NormEps} }
 	c.Network = Network{Final: norm("model.norm"), Ropes: []Rope{c.Rope}}
 	for i := range c.Layers {
-		a := AttentionSpec{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj", Heads: c.Heads, KVHeads: c.KVHeads,
+		a := AttentionSpec{AttentionNames: AttentionNames{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj"}, Heads: c.Heads, KVHeads: c.KVHeads,
 			KeyDim: c.HeadDim, ValueDim: c.HeadDim, QKVBias: c.QKVBias, OutBias: c.OutBias, ShareWith: -1, Window: c.Windows[i]}
 		if c.QKNorm {
 			a.QNorm, a.KNorm = norm("self_attn.q_norm"), norm("self_attn.k_norm")

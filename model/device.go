@@ -303,7 +303,7 @@ const (
 	PieceBidirectional                    // Attention.Bidirectional
 	PieceLayerNorm                        // LayerNorm, of rows or heads
 	PieceGroupNorm                        // Norm with a Size, a gate or without weights; Heads with a norm other than RMSNorm of queries and keys before the rotation
-	PieceRopeKinds                        // Rope.Interleaved, Rope.Offset, or a part of a head
+	PieceRopeKinds                        // Rope.Interleaved or Rope.Offset
 	PieceTemper                           // Heads.Temper
 	PieceHeadSizes                        // Shape.KV that is not Uniform
 	PieceActivations                      // an Activation other than SiLU of a gate, or one without a gate
@@ -317,7 +317,7 @@ const (
 // pieceNames are the words for messages, in the order of the bits.
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
-	"partial or interleaved rotary embeddings", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
+	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
 	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits"}
 
 // String lists the pieces of p in words.

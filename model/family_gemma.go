@@ -168,11 +168,19 @@ func (f *fields) gemma4Sizes(isWide func(int) bool, wideDim int) []gemma4Size {
 }
 
 func (f *fields) gemma4Experts() ExpertsSpec {
-	e := ExpertsSpec{Router: "router.proj", FromX: true, RouterNorm: NormSpec{Name: "router.scale", Eps: f.NormEps, Raw: true},
-		RouterMul: float32(1 / math.Sqrt(float64(f.Hidden))), PerExpert: "router.per_expert_scale", Experts: f.int("num_experts", 0),
-		TopK: f.int("top_k_experts", 0), Renorm: true, Inner: f.int("moe_intermediate_size", 0), Act: f.activation("hidden_activation", "gelu_pytorch_tanh"),
-		Layout: Stacked, GateUp: "experts.gate_up_proj", DownAll: "experts.down_proj",
-		Norm: f.norm("pre_feedforward_layernorm_2"), OutNorm: f.norm("post_feedforward_layernorm_2")}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "router.proj", PerExpert: "router.per_expert_scale", GateUp: "experts.gate_up_proj", DownAll: "experts.down_proj"},
+		Choice:      Choice{TopK: f.int("top_k_experts", 0), Renorm: true},
+		FromX:       true,
+		RouterNorm:  NormSpec{Name: "router.scale", Eps: f.NormEps, Raw: true},
+		RouterMul:   float32(1 / math.Sqrt(float64(f.Hidden))),
+		Experts:     f.int("num_experts", 0),
+		Inner:       f.int("moe_intermediate_size", 0),
+		Act:         f.activation("hidden_activation", "gelu_pytorch_tanh"),
+		Layout:      Stacked,
+		Norm:        f.norm("pre_feedforward_layernorm_2"),
+		OutNorm:     f.norm("post_feedforward_layernorm_2"),
+	}
 	f.checkExperts(&e)
 	return e
 }

@@ -57,9 +57,14 @@ func mistral3(f *fields) {
 func mixtral(f *fields) {
 	f.usual(usual{maxPositions: 131072, eps: 1e-5, kvHeads: 8})
 	rope := f.rope(f.HeadDim, ropeKind{theta: 1_000_000})
-	e := ExpertsSpec{Router: "block_sparse_moe.gate", Experts: f.int("num_local_experts", 8), TopK: f.int("num_experts_per_tok", 2), Inner: f.Intermediate,
-		Act: f.activation("hidden_act", "silu"), Renorm: true, Layout: OneByOne,
-		Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "block_sparse_moe.gate", Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 2), Renorm: true},
+		Experts:     f.int("num_local_experts", 8),
+		Inner:       f.Intermediate,
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
 	f.checkExperts(&e)
 	f.layers(func(i int, l *Layer) {
 		a := f.attention()

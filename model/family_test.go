@@ -5,8 +5,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"weir/device/cpu"
 	"weir/model"
 )
 
@@ -92,5 +94,61 @@ func TestFamilies(t *testing.T) {
 				t.Logf("off by %.2g at most", worst)
 			})
 		})
+	}
+}
+
+// TestFamilyInvariance is TestBatchInvariance for every family: windows and chunks of positions,
+// experts, recurrent states that move to another slot with each chunk, latent attention.
+func TestFamilyInvariance(t *testing.T) {
+	for _, impl := range cpu.Impls() {
+		if underRace && impl == plainGo && len(cpu.Impls()) > 1 {
+			continue
+		}
+		t.Run(impl, func(t *testing.T) {
+			for _, name := range families(t) {
+				t.Run(name, func(t *testing.T) {
+					m := openModel(t, os.DirFS(filepath.Join("testdata/families", name)))
+					c := cuttings{checkpoint: name, length: min(150, m.Config.MaxSeqTokens), sequences: 3, rounds: 3, open: newCPU(t, impl, cpu.F32)}
+					if underRace {
+						c.length, c.sequences, c.rounds = 60, 2, 1
+					}
+					c.runModel(t, m)
+				})
+			}
+		})
+	}
+}
+
+// TestFamilyAllocations: a step of no family allocates anything.
+func TestFamilyAllocations(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector allocates")
+	}
+	for _, name := range families(t) {
+		m := openModel(t, os.DirFS(filepath.Join("testdata/families", name)))
+		h := newHarness(t, m, newCPU(t, "", cpu.F32)(), model.Options{MaxTokens: 16, MaxSeqTokens: 64}, 1)
+		h.step(chunk{&sequence{tokens: []int32{5, 6, 7}}, 3, []int{2}})
+		h.draws.Rows[0].Host = false // the harness has taken the logits
+		n := testing.AllocsPerRun(10, func() {
+			if h.b.Begin(&h.batch) != nil || h.b.Draw(&h.draws) != nil || h.b.End(&h.out) != nil {
+				t.Error("a step failed")
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations per step", name, n)
+		}
+	}
+}
+
+// TestModelsAreListed: docs/models.md, which messages name, has every architecture.
+func TestModelsAreListed(t *testing.T) {
+	text, err := os.ReadFile("../docs/models.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range model.Architectures() {
+		if !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/models.md does not list %s", name)
+		}
 	}
 }

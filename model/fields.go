@@ -230,8 +230,14 @@ func (f *fields) norm1(name string) NormSpec {
 
 // attention is attention with the usual names, without norms of heads, and with rotary table 0.
 func (f *fields) attention() AttentionSpec {
-	return AttentionSpec{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj",
-		Heads: f.Heads, KVHeads: f.KVHeads, KeyDim: f.HeadDim, ValueDim: f.HeadDim, ShareWith: -1}
+	return AttentionSpec{
+		AttentionNames: AttentionNames{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj"},
+		Heads:          f.Heads,
+		KVHeads:        f.KVHeads,
+		KeyDim:         f.HeadDim,
+		ValueDim:       f.HeadDim,
+		ShareWith:      -1,
+	}
 }
 
 // mlp is a gated network with the usual names.

@@ -65,7 +65,10 @@ func (c cuttings) run(t *testing.T) {
 	fsys["config.json"] = &fstest.MapFile{Data: editConfig(t, c.checkpoint, func(doc map[string]any) {
 		doc["max_position_embeddings"] = c.length
 	})}
-	m := openModel(t, fsys)
+	c.runModel(t, openModel(t, fsys))
+}
+
+func (c cuttings) runModel(t *testing.T, m *model.Model) {
 	rng := rand.New(rand.NewPCG(7, uint64(len(c.checkpoint))))
 	texts := c.texts(rng, m.Config.VocabSize)
 

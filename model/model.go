@@ -65,10 +65,11 @@ func OpenFS(fsys fs.FS) (*Model, error) {
 
 // FromTensors makes a model whose weights are not in files. It calls tensor for each
 // one that the network of c needs, with the name and shape that a checkpoint has, but
-// not for a tied head. If c has no Network, it is one whose layers are alike. release, if not nil, is called by Close, or at once if the
+// not for a tied head. The Network of Llama, Mistral, Qwen2 and
+// Qwen3 follows from the other fields of c. release, if not nil, is called by Close, or at once if the
 // tensors are refused.
 func FromTensors(c Config, tensor func(name string, shape []int) weights.Tensor, release func() error) (*Model, error) {
-	if len(c.Network.Layers) == 0 {
+	if _, alike := families[c.Architecture]; alike || len(c.Network.Layers) == 0 {
 		c.describe()
 	}
 	m := &Model{Config: c, Generation: GenerationDefaults{EOS: c.EOS}}
@@ -340,6 +341,49 @@ func (m *Model) Matrices() []Matrix {
 	return list
 }
 
+// Tensors are the stored tensors that the network uses, each once, as they are stored. They are
+// valid until Close or Reopen.
+func (m *Model) Tensors() []weights.Tensor {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := map[string]bool{}
+	var list []weights.Tensor
+	for _, p := range newDecoder(&m.Config).params {
+		for _, s := range slices.Concat(p.rows, p.bias) {
+			if t, ok := m.checkpoint.Tensor(s.name); ok && !seen[s.name] {
+				seen[s.name] = true
+				list = append(list, t)
+			}
+		}
+	}
+	return list
+}
+
+// ActiveParameters is the number of stored numbers that a token uses: of experts, as many as are
+// chosen for it.
+func (m *Model) ActiveParameters() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.sumLocked(func(t weights.Tensor) int64 { return int64(t.Len()) })
+	for i := range m.Config.Network.Layers {
+		l := &m.Config.Network.Layers[i]
+		for _, f := range l.Feeds {
+			if e, ok := f.(ExpertsSpec); ok {
+				width := m.Config.Hidden
+				if e.Latent > 0 {
+					width = e.Latent
+				}
+				products := 3
+				if e.Plain {
+					products = 2
+				}
+				n -= int64(e.Experts-e.TopK) * int64(products*e.Inner) * int64(width)
+			}
+		}
+	}
+	return n
+}
+
 // stored collects a parameter's tensors as they are stored; a tied head that is not stored is
 // the embedding.
 func (m *Model) stored(p parameter) Matrix {
@@ -376,6 +420,10 @@ func (m *Model) WeightBytes() int64 {
 func (m *Model) sum(size func(weights.Tensor) int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.sumLocked(size)
+}
+
+func (m *Model) sumLocked(size func(weights.Tensor) int64) int64 {
 	var total int64
 	n := newDecoder(&m.Config)
 	seen := map[string]bool{}

@@ -11,6 +11,9 @@ func (s *Scheduler) Commit(c Chunk, tok int32) {
 	if q.Status == Finished || s.Stale(q) {
 		return
 	}
+	if s.kv.Stateful() {
+		s.settle(c)
+	}
 	s.kv.Publish(&q.Table, q.Tokens, c.Start+c.N) // does nothing if q has been preempted, because its table is empty
 	if !c.Draw {
 		return
@@ -31,19 +34,29 @@ func (s *Scheduler) Commit(c Chunk, tok int32) {
 //
 // The block of the newest token is not published here. So no other table lists the
 // block to which that token is written a second time.
+//
+// With a recurrent state, the whole chunk is computed again from the state before it. If that was
+// not kept, because there was no slot for it, the sequence is preempted.
 func (s *Scheduler) Postpone(c Chunk) {
 	q := c.Seq
 	if q.Status == Finished || s.Stale(q) {
 		return
 	}
 	invariants.Check(c.Draw && q.Pending > 0, "scheduler: a chunk of sequence %d that draws nothing is postponed", q.ID)
-	newest := len(q.Tokens) - 1
+	newest, lost := len(q.Tokens)-1, false
+	if s.kv.Stateful() {
+		newest = c.Start
+		lost = q.Status == Running && !s.kv.Rewind(&q.Table, c.Start)
+	}
 	s.kv.Publish(&q.Table, q.Tokens, newest)
 	q.Computed = min(q.Computed, newest) // less if q has been preempted
 	q.Pending = 0
 	q.late.stale = q.lastStep
 	q.late.held, q.late.sat = true, 0
 	s.counters.Postponed++
+	if lost {
+		s.preempt(q)
+	}
 }
 
 // Resume ends what Postpone began: q is planned again.

@@ -21,7 +21,7 @@ type crowd struct {
 }
 
 func newCrowd(t testing.TB, cfg Config, blocks int) *crowd {
-	return &crowd{TB: t, s: New(cfg, kvcache.New(blocks, 16, false)), given: map[string]int{}, seen: map[*Sequence]int{}}
+	return &crowd{TB: t, s: New(cfg, kvcache.New(blocks, 16, 0, false)), given: map[string]int{}, seen: map[*Sequence]int{}}
 }
 
 // add queues n sequences of a project.

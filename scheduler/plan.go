@@ -48,10 +48,10 @@ func (s *Scheduler) planDecodes() (ok bool) {
 		if q.lastStep == s.planned || s.leftOut(q) {
 			continue
 		}
-		switch s.demand(q) {
-		case 0:
+		switch {
+		case s.demand(q) == 0:
 			continue
-		case 1:
+		case q.uncomputed() == 1:
 			decodes++
 		}
 		s.rest = append(s.rest, q)
@@ -67,7 +67,7 @@ func (s *Scheduler) planDecodes() (ok bool) {
 	for i, q := range s.rest {
 		switch {
 		case q.Status != Running: // it has been preempted for one before it
-		case s.demand(q) > 1:
+		case q.uncomputed() > 1: // even if only one token is computed next, before a state is kept
 			s.rest[n] = s.rest[i]
 			n++
 		default:
@@ -142,12 +142,15 @@ func (s *Scheduler) demand(q *Sequence) int {
 	if q.MaxChunk > 0 {
 		n = min(n, q.MaxChunk)
 	}
-	return n
+	return s.cutForState(q, n)
 }
 
 // addChunk plans the next n tokens of q, for which it has blocks.
 func (s *Scheduler) addChunk(q *Sequence, n int) {
 	c := Chunk{Seq: q, Start: q.Computed, N: n, Draw: n == q.uncomputed()}
+	if s.kv.Stateful() {
+		s.advance(&c)
+	}
 	q.Computed += n
 	if c.Draw {
 		q.Pending++
@@ -192,7 +195,10 @@ func (s *Scheduler) admit(q *Sequence) bool {
 	if len(s.running) >= s.cfg.MaxSeqs && !s.makePlace(q) {
 		return false
 	}
-	if q == s.blocked && len(s.running) > 0 && s.kv.Free() <= s.blockedFree && !s.makeBlocks(q, s.blockedNeed) {
+	if !s.findState(q) {
+		return false
+	}
+	if b := &s.blocked; q == b.seq && len(s.running) > 0 && s.kv.Free() <= b.free && s.kv.FreeStates() <= b.states && !s.makeBlocks(q, b.need) {
 		return false
 	}
 	for {
@@ -213,7 +219,7 @@ func (s *Scheduler) admit(q *Sequence) bool {
 		if s.leastAdmitted(n) == 0 {
 			return false // its leader, whose blocks it would have shared, was preempted for its place
 		}
-		s.blocked, s.blockedFree, s.blockedNeed = q, s.kv.Free(), need
+		s.blocked = blocked{q, s.kv.Free(), s.kv.FreeStates(), need}
 		if !s.makeBlocks(q, need) {
 			return false
 		}
@@ -257,7 +263,7 @@ func (s *Scheduler) unseat() {
 // that was preempted while a step in flight computes it waits for the end of that step,
 // which would be booked as if it had written to the new blocks.
 func (s *Scheduler) canRun(q *Sequence) bool {
-	return q.lastStep <= s.ended && !s.sitsOut(q) && !q.waitsForLeader()
+	return q.lastStep <= s.ended && !s.sitsOut(q) && !s.waitsForLeader(q)
 }
 
 // anyCanRun reports whether that is so of any waiting sequence.
@@ -269,13 +275,18 @@ func (s *Scheduler) anyCanRun() bool {
 
 // waitsForLeader reports whether q has a leader that may still compute the prompt
 // for it, all of it but the last token, whose block is not shared. Once the leader
-// has finished, q has to compute the prompt itself.
-func (q *Sequence) waitsForLeader() bool {
+// has finished, q has to compute the prompt itself. A recurrent state is shared where the
+// leader has gone on from it.
+func (s *Scheduler) waitsForLeader(q *Sequence) bool {
 	l := q.Leader
 	if l == nil || l.Status == Finished {
 		return false
 	}
-	return l.Status == Waiting || l.Computed < l.Prompt-1
+	if l.Status == Waiting || l.Computed < l.Prompt-1 {
+		return true
+	}
+	at := s.forkPoint(l)
+	return s.kv.Stateful() && at > 0 && l.Computed <= at
 }
 
 // findComputed gives the waiting sequence q the blocks of its tokens that are
@@ -284,7 +295,9 @@ func (s *Scheduler) findComputed(q *Sequence) {
 	if l := q.Leader; l != nil && l.Status == Running {
 		l.Account.forked = s.planned
 		q.Computed = s.kv.Fork(&q.Table, &l.Table, q.Prompt-1, q.Salt)
-		return
+		if q.Computed > 0 || !s.kv.Stateful() {
+			return
+		} // else there was no slot to keep the state in
 	}
 	q.Computed = s.kv.Share(&q.Table, q.Tokens, q.Salt, !q.NoCacheRead)
 }
@@ -309,7 +322,10 @@ func (s *Scheduler) start(q *Sequence) {
 			s.counters.PrefixHits += uint64(q.Cached)
 		}
 	}
-	q.Leader = nil
+	s.unfollow(q)
+	if s.lacking == q {
+		s.lacking = nil
+	}
 	q.Status = Running
 	q.Work.since = s.work.plan - 1 // it comes before those that draw in this step
 	i, _ := slices.BinarySearchFunc(s.running, q, s.order)

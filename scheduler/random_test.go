@@ -13,10 +13,11 @@ import (
 // the one that belongs to the slot. Before it draws a token it checks that every
 // slot of the sequence's history holds the hash of exactly that history. So a
 // mistake in the books is noticed, and what is drawn depends on the history
-// alone.
+// alone. The recurrent state of a sequence is such a hash, too.
 type historyDevice struct {
 	blockTokens int
 	slots       []uint64
+	states      []uint64          // of state slots; empty if there are none
 	drawn       map[*Sequence]int32 // by the last step
 }
 
@@ -57,6 +58,9 @@ func (d *historyDevice) run(step []plannedChunk) error {
 	drawn := map[*Sequence]int32{}
 	for i := range step {
 		c, history := &step[i], histories[i]
+		if err := d.checkState(c, history); err != nil {
+			return err
+		}
 		for pos, h := range history {
 			if *d.slot(c, pos) != h {
 				return fmt.Errorf("sequence %d: the slot of position %d, in block %d, does not hold its history", c.Seq.ID, pos, c.blockAt(pos, d.blockTokens))
@@ -67,6 +71,24 @@ func (d *historyDevice) run(step []plannedChunk) error {
 		}
 	}
 	d.drawn = drawn
+	for i := range step {
+		if len(d.states) > 0 {
+			d.states[step[i].StateOut] = histories[i][len(histories[i])-1]
+		}
+	}
+	return nil
+}
+
+// checkState checks that a chunk goes on from the state after its history. The states that a step
+// leaves are stored after all have been read, so that it is noticed if a step reads what it writes.
+func (d *historyDevice) checkState(c *plannedChunk, history []uint64) error {
+	switch {
+	case len(d.states) == 0 && c.StateIn == 0 && c.StateOut == 0:
+	case (c.StateIn == 0) != (c.Start == 0) || c.StateOut < 1 || int(c.StateOut) >= len(d.states):
+		return fmt.Errorf("sequence %d: the chunk at %d goes from state slot %d to %d", c.Seq.ID, c.Start, c.StateIn, c.StateOut)
+	case c.Start > 0 && d.states[c.StateIn] != history[c.Start-1]:
+		return fmt.Errorf("sequence %d: state slot %d does not hold the state after %d tokens", c.Seq.ID, c.StateIn, c.Start)
+	}
 	return nil
 }
 
@@ -136,7 +158,11 @@ func newSimulation(seed uint64) *simulation {
 	m := &simulation{Rand: g, depth: 1 + g.IntN(2), late: g.IntN(2) * g.IntN(60)}
 	blockTokens := 1 + g.IntN(5)
 	blocks := simulatedSeqTokens/blockTokens + 2 + g.IntN(30)
-	m.kv = kvcache.New(blocks, blockTokens, g.IntN(3) > 0)
+	states := 0
+	if g.IntN(3) > 0 {
+		states = 2 + g.IntN(14)
+	}
+	m.kv = kvcache.New(blocks, blockTokens, states, g.IntN(3) > 0)
 	m.cfg = Config{MaxTokens: 1 + g.IntN(50), MaxSeqs: 1 + g.IntN(8), MaxSeqTokens: simulatedSeqTokens, MaxPrefill: g.IntN(2) * (1 + g.IntN(8)), Priority: g.IntN(2) == 0}
 	if g.IntN(3) == 0 {
 		m.cfg.WholePrompts, m.cfg.MaxTokens = true, simulatedSeqTokens+g.IntN(20)
@@ -144,8 +170,9 @@ func newSimulation(seed uint64) *simulation {
 	if g.IntN(2) == 0 {
 		m.cfg.MaxWork, m.cfg.MaxScored = 1+g.IntN(30), 1+g.IntN(12)
 	}
+	m.cfg.StateEvery = g.IntN(2) * g.IntN(12)
 	m.s = New(m.cfg, m.kv)
-	m.dev = &historyDevice{blockTokens: blockTokens, slots: make([]uint64, blocks*blockTokens)}
+	m.dev = &historyDevice{blockTokens: blockTokens, slots: make([]uint64, blocks*blockTokens), states: make([]uint64, states)}
 	return m
 }
 
@@ -168,6 +195,9 @@ func (m *simulation) run() error {
 	if m.kv.Free() != m.kv.Total() {
 		return fmt.Errorf("%d of %d blocks came back", m.kv.Free(), m.kv.Total())
 	}
+	if m.kv.FreeStates() != m.kv.TotalStates() {
+		return fmt.Errorf("%d of %d state slots came back", m.kv.FreeStates(), m.kv.TotalStates())
+	}
 	return m.checkOutputs()
 }
 
@@ -189,6 +219,7 @@ func (m *simulation) arrive() {
 	for range choices {
 		n := uint64(len(m.jobs) + 1)
 		q := &Sequence{ID: n, Arrival: n, Priority: priority, Account: account, Leader: leader, Prompt: len(prompt), Tokens: slices.Clone(prompt), Limits: limits,
+			Suffix: m.IntN(2) * m.IntN(12), Postponable: m.IntN(4) > 0,
 			NoCacheRead: m.IntN(8) == 0, Work: Work{Draw: m.IntN(2) * m.IntN(20), Scored: m.IntN(4) == 0}, MaxChunk: m.IntN(2) * (1 + m.IntN(9)), Salt: kvcache.Hash{byte(m.IntN(2))}}
 		if leader != nil {
 			q.Salt = leader.Salt
@@ -274,7 +305,7 @@ func (m *simulation) plan() ([]plannedChunk, error) {
 		if c.N < 1 || c.Seq.Status != Running {
 			return nil, fmt.Errorf("impossible chunk %+v", c)
 		}
-		if m.cfg.WholePrompts && !c.Draw && c.N != c.Seq.MaxChunk {
+		if m.cfg.WholePrompts && !c.Draw && c.N != c.Seq.MaxChunk && !m.endsAtState(c) {
 			return nil, fmt.Errorf("the prompt of sequence %d is cut: %+v", c.Seq.ID, c)
 		}
 		step = append(step, plannedChunk{c, slices.Clone(c.Seq.Tokens), slices.Clone(c.Seq.Table.Blocks)})
@@ -282,7 +313,41 @@ func (m *simulation) plan() ([]plannedChunk, error) {
 	if tokens > m.cfg.MaxTokens || len(chunks) > m.cfg.MaxSeqs || len(m.s.running) > m.cfg.MaxSeqs {
 		return nil, fmt.Errorf("a step of %d tokens and %d chunks with %d running sequences exceeds %+v", tokens, len(chunks), len(m.s.running), m.cfg)
 	}
+	if err := m.checkStates(step); err != nil {
+		return nil, err
+	}
 	return step, m.checkWrites(step)
+}
+
+// endsAtState reports whether the state at the end of c may be kept.
+func (m *simulation) endsAtState(c Chunk) bool {
+	end, every := c.Start+c.N, m.s.cfg.StateEvery
+	return m.kv.Stateful() && (end == m.s.lastPoint(c.Seq) || end == m.s.forkPoint(c.Seq) || every > 0 && end%every == 0)
+}
+
+// checkStates makes sure that step writes to no state slot that it reads for another sequence or
+// writes twice, nor to one that a step in flight uses, unless a sequence goes on in its slot.
+func (m *simulation) checkStates(step []plannedChunk) error {
+	if !m.kv.Stateful() {
+		return nil
+	}
+	used := map[kvcache.StateID]bool{}
+	for _, earlier := range m.inFlight {
+		for _, c := range earlier {
+			used[c.StateIn], used[c.StateOut] = true, true
+		}
+	}
+	for i, c := range step {
+		if used[c.StateOut] && c.StateOut != c.StateIn {
+			return fmt.Errorf("sequence %d gets state slot %d while a step in flight uses it", c.Seq.ID, c.StateOut)
+		}
+		for j, o := range step {
+			if i != j && (c.StateOut == o.StateOut || c.StateOut == o.StateIn) {
+				return fmt.Errorf("sequence %d writes to state slot %d, which sequence %d has", c.Seq.ID, c.StateOut, o.Seq.ID)
+			}
+		}
+	}
+	return nil
 }
 
 // checkWrites makes sure that step writes to no block that a step in flight still
@@ -359,13 +424,16 @@ func (m *simulation) checkOutputs() error {
 // TestRandom runs random workloads. Every sequence must draw what it draws alone,
 // finish once, and give back its blocks.
 func TestRandom(t *testing.T) {
-	preempted, hits, aborted, late := 0, uint64(0), 0, 0
+	preempted, hits, stateful, aborted, late := 0, uint64(0), uint64(0), 0, 0
 	for seed := range uint64(300) {
 		m := newSimulation(seed)
 		if err := m.run(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		hits += m.s.Counters().PrefixHits
+		if m.kv.Stateful() {
+			stateful += m.s.Counters().PrefixHits
+		}
 		for _, j := range m.jobs {
 			preempted += j.q.Preempted
 			late += j.late
@@ -374,8 +442,8 @@ func TestRandom(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d preemptions, %d tokens from the prefix cache, %d aborts, %d tokens postponed", preempted, hits, aborted, late)
-	if preempted < 100 || hits < 1000 || aborted < 100 || late < 1000 {
+	t.Logf("%d preemptions, %d tokens from the prefix cache, %d of them with a state, %d aborts, %d tokens postponed", preempted, hits, stateful, aborted, late)
+	if preempted < 100 || hits < 1000 || stateful < 400 || aborted < 100 || late < 1000 {
 		t.Error("there were too few of these for the test to mean anything")
 	}
 }
@@ -383,7 +451,7 @@ func TestRandom(t *testing.T) {
 // TestRestart: when the device has lost everything, every live sequence goes on
 // from its tokens.
 func TestRestart(t *testing.T) {
-	s := New(Config{MaxTokens: 50, MaxSeqs: 4, MaxSeqTokens: 40}, kvcache.New(20, 4, true))
+	s := New(Config{MaxTokens: 50, MaxSeqs: 4, MaxSeqTokens: 40}, kvcache.New(20, 4, 0, true))
 	var sequences []*Sequence
 	for id := range 6 {
 		q := &Sequence{ID: uint64(id), Arrival: uint64(id), Tokens: []int32{1, 2, 3, int32(id)}, Prompt: 4, Limits: Limits{MaxTokens: 5, EOS: -1}}
@@ -399,7 +467,7 @@ func TestRestart(t *testing.T) {
 	step()
 	step()
 	s.Schedule() // this step is lost with the device
-	s.Restart(kvcache.New(20, 4, true))
+	s.Restart(kvcache.New(20, 4, 0, true))
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
 	}

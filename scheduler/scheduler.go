@@ -33,6 +33,11 @@ type Config struct {
 	// WholePrompts a prompt of more is alone with that. 0 means no limit.
 	MaxScored int
 
+	// StateEvery is the number of prompt tokens after which the state of a network with a
+	// recurrent state is kept for other sequences, beside that at the prompt's end. It is
+	// rounded up to whole blocks. 0: it is kept there only.
+	StateEvery int
+
 	// Priority orders sequences by (Priority, Arrival) instead of by Arrival alone.
 	Priority bool
 }
@@ -50,6 +55,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: the prefill limit of %d tokens is negative", c.MaxPrefill)
 	case c.MaxWork < 0 || c.MaxScored < 0:
 		return fmt.Errorf("scheduler: the limits of %d units of work and %d scored tokens are negative", c.MaxWork, c.MaxScored)
+	case c.StateEvery < 0:
+		return fmt.Errorf("scheduler: states cannot be kept every %d tokens", c.StateEvery)
 	case c.WholePrompts && c.MaxTokens < c.MaxSeqTokens:
 		return fmt.Errorf("scheduler: a step of %d tokens is too short for a whole sequence of %d", c.MaxTokens, c.MaxSeqTokens)
 	}
@@ -63,6 +70,10 @@ type Chunk struct {
 	Seq      *Sequence
 	Start, N int
 	Draw     bool
+
+	// StateIn is the state slot that the chunk goes on from, or 0 if Start is 0, and StateOut
+	// the one that it leaves its state in. Both are 0 for a network without a recurrent state.
+	StateIn, StateOut kvcache.StateID
 }
 
 // Counters only grow.
@@ -89,11 +100,8 @@ type Scheduler struct {
 	ended    uint64 // number of steps ended
 	counters Counters
 
-	// blocked is the waiting sequence that last found too few blocks, when
-	// blockedFree blocks were free. It need not be tried again before more are.
-	blocked     *Sequence
-	blockedFree int
-	blockedNeed int // free blocks that it needs
+	blocked blocked
+	lacking *Sequence // a waiting sequence that found no state slot; nil: there is none
 
 	passed passed // the sequence that lacks budget, if Config.WholePrompts is set
 
@@ -104,6 +112,14 @@ type Scheduler struct {
 	turns   uint64     // of enter
 	epoch   uint64     // grows whenever nobody waits
 	credit  int64      // new tokens that have not paid for tokens computed again, see takeBack
+}
+
+// blocked is about the waiting sequence that last found too few blocks or no state slot. It need
+// not be tried again before more are free.
+type blocked struct {
+	seq          *Sequence // nil: there is none
+	free, states int       // how many were free
+	need         int       // free blocks that it needs
 }
 
 // deferredRelease is a table that steps in flight may still write to. It is
@@ -117,6 +133,7 @@ type deferredRelease struct {
 // New returns a scheduler that takes blocks from kv.
 func New(cfg Config, kv *kvcache.Manager) *Scheduler {
 	s := &Scheduler{cfg: cfg, kv: kv}
+	s.cfg.StateEvery = kv.Need(cfg.StateEvery) * kv.BlockTokens()
 	s.credit = s.maxCredit()
 	return s
 }
@@ -168,6 +185,9 @@ func (s *Scheduler) Fits(n int) bool {
 // Add queues q. The caller has checked that its prompt and output fit (Fits).
 func (s *Scheduler) Add(q *Sequence) {
 	q.Prepare()
+	if q.Leader != nil {
+		q.Leader.followers++
+	}
 	s.join(q)
 	s.enqueue(q)
 }
@@ -188,9 +208,13 @@ func (s *Scheduler) End(q *Sequence, r Reason) {
 		s.dequeue(q)
 	}
 	s.retire(q)
-	q.Status, q.Reason, q.Leader = Finished, r, nil
-	if s.blocked == q {
-		s.blocked = nil
+	q.Status, q.Reason = Finished, r
+	s.unfollow(q)
+	if s.blocked.seq == q {
+		s.blocked = blocked{}
+	}
+	if s.lacking == q {
+		s.lacking = nil
 	}
 	if s.passed.seq == q {
 		s.passed = passed{}
@@ -240,6 +264,7 @@ func (s *Scheduler) deferredBlocks() int {
 func (s *Scheduler) preempt(q *Sequence) {
 	s.leave(q)
 	s.release(q)
+	s.refundWork(q)
 	q.Computed = 0
 	q.Preempted++
 	s.counters.Preemptions++
@@ -251,7 +276,7 @@ func (s *Scheduler) preempt(q *Sequence) {
 // pool. The steps in flight are lost: they must neither be committed nor ended.
 func (s *Scheduler) Restart(kv *kvcache.Manager) {
 	live := s.Live()
-	s.kv, s.running, s.waiting, s.deferred, s.plan, s.blocked = kv, nil, 0, nil, nil, nil
+	s.kv, s.running, s.waiting, s.deferred, s.plan, s.blocked, s.lacking = kv, nil, 0, nil, nil, blocked{}, nil
 	s.passed = passed{}
 	s.classes, s.idle = nil, nil
 	s.planned, s.ended = s.planned+1, s.planned+1

@@ -12,9 +12,10 @@ import (
 
 // TestScripts runs the scripts in testdata. Their commands are
 //
-//	config [blocks=100] [block=4] [budget=100] [seqs=10] [len=1000] [prefill=N] [work=N] [scored=N] [whole] [priority] [nocache]
+//	config [blocks=100] [block=4] [budget=100] [seqs=10] [len=1000] [prefill=N] [work=N] [scored=N]
+//	    [states=N] [every=N] [whole] [priority] [nocache]
 //	add id=N prompt=LENGTH [base=N] [max=100] [min=N] [eos=N] [stop=N,...] [prio=N] [chunk=N]
-//	    [leader=N] [tenant=NAME] [project=NAME] [maxpattern=N] [minpattern=N] [count=2] [work=N] [scores]
+//	    [leader=N] [tenant=NAME] [project=NAME] [maxpattern=N] [minpattern=N] [count=2] [work=N] [scores] [suffix=N] [postponable]
 //	step [draw=ID:TOKEN,...] [times=N]   plan a step, run it and book it
 //	plan                                 plan a step, as for two steps in flight
 //	end [draw=ID:TOKEN,...] [late=ID,...]  run and book the oldest planned step; sequences
@@ -71,6 +72,9 @@ func (s *script) run(c testkit.Command) string {
 		n := s.s.counters
 		fmt.Fprintf(&s.out, "waiting %v running %v free %d preempted %d hits %d/%d\n", ids(waitingOf(s.s)), ids(s.s.running), s.kv.Free(),
 			n.Preemptions, n.PrefixHits, n.PrefixTokens)
+		if s.kv.Stateful() {
+			fmt.Fprintf(&s.out, "free states %d\n", s.kv.FreeStates())
+		}
 	default:
 		s.t.Fatalf("unknown command %q", c.Verb)
 	}
@@ -81,9 +85,9 @@ func (s *script) run(c testkit.Command) string {
 }
 
 func (s *script) config(c testkit.Command) {
-	s.kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), !c.Has("nocache"))
+	s.kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), c.Int("states", 0), !c.Has("nocache"))
 	s.s = New(Config{MaxTokens: c.Int("budget", 100), MaxSeqs: c.Int("seqs", 10), MaxSeqTokens: c.Int("len", 1000),
-		MaxPrefill: c.Int("prefill", 0), MaxWork: c.Int("work", 0), MaxScored: c.Int("scored", 0), Priority: c.Has("priority"), WholePrompts: c.Has("whole")}, s.kv)
+		MaxPrefill: c.Int("prefill", 0), MaxWork: c.Int("work", 0), MaxScored: c.Int("scored", 0), StateEvery: c.Int("every", 0), Priority: c.Has("priority"), WholePrompts: c.Has("whole")}, s.kv)
 	s.sequences, s.inFlight = map[int]*Sequence{}, nil
 }
 
@@ -93,7 +97,7 @@ func (s *script) add(c testkit.Command) {
 	q := &Sequence{
 		Account: Account{Tenant: c.Str("tenant"), Project: c.Str("project")},
 		ID:      uint64(id), Arrival: s.arrivals, Priority: int64(c.Int("prio", 0)), Prompt: c.Int("prompt", 1), MaxChunk: c.Int("chunk", 0),
-		Work: Work{Draw: c.Int("work", 0), Scored: c.Has("scores")},
+		Work: Work{Draw: c.Int("work", 0), Scored: c.Has("scores")}, Suffix: c.Int("suffix", 0), Postponable: c.Has("postponable"),
 		Limits: Limits{MaxTokens: c.Int("max", 100), MinTokens: c.Int("min", 0), EOS: int32(c.Int("eos", -1)), StopIDs: c.Ints("stop"),
 			Repetition: RepetitionLimit{MaxPattern: c.Int("maxpattern", 0), MinPattern: c.Int("minpattern", 0), MinCount: c.Int("count", 2)}},
 	}
@@ -116,6 +120,9 @@ func (s *script) plan() {
 	}
 	for _, c := range chunks {
 		fmt.Fprintf(&s.out, "%d: compute [%d,%d) blocks %v", c.Seq.ID, c.Start, c.Start+c.N, c.Seq.Table.Blocks)
+		if s.kv.Stateful() {
+			fmt.Fprintf(&s.out, " state %d to %d", c.StateIn, c.StateOut)
+		}
 		if c.Draw {
 			s.out.WriteString(" draw")
 		}

@@ -50,6 +50,8 @@ type Sequence struct {
 	NoCacheRead bool         // compute the whole prompt; it is still published
 	Leader      *Sequence    // the first choice of the same prompt, if this is a further one; else nil
 	MaxChunk    int          // most tokens of this sequence in one step; 0: no limit of its own
+	Suffix      int          // tokens at the prompt's end that a later prompt may not repeat, as the generation prompt of a template
+	Postponable bool         // its draws may be postponed, so that a recurrent state before each is kept if possible
 
 	Tokens []int32 // prompt, then output
 	Prompt int     // length of the prompt in Tokens
@@ -67,10 +69,16 @@ type Sequence struct {
 	Reason    Reason
 	StopID    int32 // the stop id that ended the sequence; -1 if none did
 
-	admitted bool // has been admitted once, so Cached is set
-	late     late
-	lastStep uint64 // the last planned step that computes it
-	rules    rules
+	progress
+	rules rules
+}
+
+// progress is what the scheduler notes of a sequence while it waits and runs.
+type progress struct {
+	admitted  bool   // has been admitted once, so Cached is set
+	followers int    // sequences whose Leader it is
+	lastStep  uint64 // the last planned step that computes it
+	late      late
 }
 
 // rules are made of Limits.

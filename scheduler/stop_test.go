@@ -17,7 +17,7 @@ import (
 // sequence took and why it ended, or NotDone if it did not.
 func output(t *testing.T, limits Limits, draws ...int32) (int, Reason) {
 	t.Helper()
-	s := New(Config{MaxTokens: 16, MaxSeqs: 1, MaxSeqTokens: 100}, kvcache.New(20, 8, true))
+	s := New(Config{MaxTokens: 16, MaxSeqs: 1, MaxSeqTokens: 100}, kvcache.New(20, 8, 0, true))
 	q := &Sequence{ID: 1, Tokens: []int32{1, 2, 3, 1, 2, 3}, Prompt: 6, Limits: limits} // a repetition in the prompt does not count
 	s.Add(q)
 	for _, d := range draws {

@@ -112,7 +112,7 @@ func (s *Scheduler) rank(want []*Sequence) {
 // none yet has enough for anything, or a sequence that costs more than the bound would never
 // draw.
 func (s *Scheduler) enoughWork(q *Sequence) bool {
-	return q.Work.paid == s.work.plan || q.Work.Draw <= s.left.work || s.left.work == s.mostWork()
+	return q.Work.paid == s.work.plan || q.Work.Draw <= max(0, s.left.work) || s.left.work == s.mostWork()
 }
 
 // payWork takes the work of drawing a token of q out of what is left.
@@ -120,6 +120,15 @@ func (s *Scheduler) payWork(q *Sequence) {
 	if q.Work.paid != s.work.plan {
 		q.Work.paid, q.Work.since = s.work.plan, s.work.plan
 		s.left.work -= q.Work.Draw
+	}
+}
+
+// refundWork gives back the work of q if it has paid for a token that the step does not draw. Others
+// would have too little for no reason, and the step might be empty.
+func (s *Scheduler) refundWork(q *Sequence) {
+	if q.Work.paid == s.work.plan && q.lastStep != s.planned {
+		s.left.work += q.Work.Draw
+		q.Work.paid = 0
 	}
 }
 

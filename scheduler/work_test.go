@@ -49,7 +49,7 @@ type workTest struct {
 
 func newWorkTest(t *testing.T, cfg Config) *workTest {
 	cfg.MaxTokens, cfg.MaxSeqs, cfg.MaxSeqTokens = 400, 300, 4000
-	return &workTest{T: t, cfg: cfg, s: New(cfg, kvcache.New(3000, 16, false)), waits: map[*Sequence]int{}, longest: map[*Sequence]int{}}
+	return &workTest{T: t, cfg: cfg, s: New(cfg, kvcache.New(3000, 16, 0, false)), waits: map[*Sequence]int{}, longest: map[*Sequence]int{}}
 }
 
 // add adds n sequences whose tokens cost some work each.

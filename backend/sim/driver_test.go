@@ -17,6 +17,8 @@ type driver struct {
 	spec backend.Spec
 	g    *rand.Rand // of the schedule, which must not affect any result
 	free []int32    // blocks
+	late []lateSlot // state slots that steps in flight still read
+	idle []int32    // state slots that are free
 	seqs []*sequence
 
 	// The data of step n is at n%2.
@@ -24,6 +26,12 @@ type driver struct {
 	draws [2]backend.Draws
 	rows  [2][]*sequence // that each row draws for
 	n     int            // the step that is planned next, or has been planned last
+}
+
+// lateSlot is a state slot that no step after the given one reads.
+type lateSlot struct {
+	slot int32
+	step int
 }
 
 // sequence is one sequence of a driver.
@@ -35,8 +43,9 @@ type sequence struct {
 	max      int     // most output tokens
 	computed int
 	table    []int32
-	row      int // the row of the last begun step that draws its next token, or -1
-	last     int // the last step that it is in
+	held     int32 // its state slot
+	row      int   // the row of the last begun step that draws its next token, or -1
+	last     int   // the last step that it is in
 	done     bool
 
 	logprobs []float32
@@ -116,6 +125,14 @@ func (d *driver) appendRun(b *backend.Batch, s *sequence, n int) {
 		b.Pos = append(b.Pos, int32(pos))
 		b.Slots = append(b.Slots, s.table[pos/size]*int32(size)+int32(pos%size))
 	}
+	if d.spec.StateSlots > 0 {
+		b.StateIn = append(b.StateIn, s.held)
+		if s.held == 0 || d.g.IntN(3) == 0 { // else it goes on in its slot
+			d.late = append(d.late, lateSlot{s.held, d.n})
+			s.held, d.idle = d.idle[0], d.idle[1:]
+		}
+		b.StateOut = append(b.StateOut, s.held)
+	}
 	s.computed, s.last = s.computed+n, d.n
 	b.QueryEnd = append(b.QueryEnd, int32(len(b.Tokens)))
 	b.KVLen = append(b.KVLen, int32(s.computed))
@@ -168,8 +185,15 @@ func (d *driver) end(n int) {
 		if s.done && s.last <= n && s.table != nil {
 			d.free = append(d.free, s.table...)
 			s.table = nil
+			d.late = append(d.late, lateSlot{s.held, s.last})
 		}
 	}
+	d.late = slices.DeleteFunc(d.late, func(l lateSlot) bool {
+		if l.step <= n && l.slot > 0 {
+			d.idle = append(d.idle, l.slot)
+		}
+		return l.step <= n
+	})
 }
 
 // accept takes the result of a row.
@@ -225,6 +249,9 @@ func (d *driver) run() {
 func newDriver(t *testing.T, seed uint64, depth, blockTokens int, schedule uint64, open func(backend.Spec) (backend.Backend, error)) *driver {
 	t.Helper()
 	spec := backend.Spec{VocabSize: 40, BlockTokens: blockTokens, NumBlocks: 1 + 8*((60+blockTokens-1)/blockTokens), MaxTokens: 24, MaxSeqs: 5, MaxSeqTokens: 80, Depth: depth}
+	if schedule%2 == 1 {
+		spec.StateSlots = 1 + 3*8
+	}
 	be, err := open(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +259,9 @@ func newDriver(t *testing.T, seed uint64, depth, blockTokens int, schedule uint6
 	d := &driver{t: t, be: be, spec: spec, g: rand.New(rand.NewPCG(schedule, 5))}
 	for b := spec.NumBlocks - 1; b > 0; b-- {
 		d.free = append(d.free, int32(b))
+	}
+	for s := 1; s < spec.StateSlots; s++ {
+		d.idle = append(d.idle, int32(s))
 	}
 	g := rand.New(rand.NewPCG(seed, 1))
 	for i := range 8 {

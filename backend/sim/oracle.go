@@ -53,6 +53,8 @@ type Oracle struct {
 
 	slots     []slot    // [NumBlocks*BlockTokens]
 	blocks    []block   // [NumBlocks]
+	states    []state   // [StateSlots]
+	left      []state   // [S] the states that the step leaves, in order
 	edited    []int     // [VocabSize] the last row with an edit of the token, as counted by editedRow
 	editedRow int       // number of rows whose edits have been checked
 	logits    []float32 // of one row
@@ -70,6 +72,14 @@ type block struct {
 	step   int   // the last one that wrote to it; before the first, neverWritten
 	pos    int32 // the last position that this step wrote
 	listed int   // number of the last table that lists it
+}
+
+// state is what is known of a state slot: the hash of the tokens that it comes after, and how many
+// there are. A slot that was never written comes after -1 tokens.
+type state struct {
+	hash        uint64
+	pos         int32
+	wrote, read int // the last steps that wrote and read it; before the first, neverWritten
 }
 
 // neverWritten is the number of a step that was never in flight.
@@ -99,6 +109,7 @@ func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
 		turns:  turns{depth: spec.Depth},
 		slots:  make([]slot, spec.NumBlocks*spec.BlockTokens),
 		blocks: make([]block, spec.NumBlocks),
+		states: make([]state, spec.StateSlots),
 		edited: make([]int, spec.VocabSize),
 		logits: make([]float32, spec.VocabSize),
 	}
@@ -107,6 +118,12 @@ func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
 	}
 	for i := range o.blocks {
 		o.blocks[i].step = neverWritten
+	}
+	for i := range o.states {
+		o.states[i] = state{pos: -1, wrote: neverWritten, read: neverWritten}
+	}
+	if len(o.states) > 0 {
+		o.states[0].hash, o.states[0].pos = mix(cfg.Seed), 0
 	}
 	return o, nil
 }
@@ -219,6 +236,9 @@ func (o *Oracle) forward(s *step) error {
 		err = o.claim(s)
 	}
 	if err == nil {
+		err = o.claimStates(s)
+	}
+	if err == nil {
 		err = o.write(s)
 	}
 	if err == nil {
@@ -262,6 +282,25 @@ func (o *Oracle) claim(s *step) error {
 		}
 		return nil
 	})
+}
+
+// claimStates notes which state slots s uses. A slot that the step in flight uses may only be written by
+// the sequence that goes on in it.
+func (o *Oracle) claimStates(s *step) error {
+	for i, in := range s.batch.StateIn {
+		out := s.batch.StateOut[i]
+		to, busy := &o.states[out], s.n-1
+		if !s.overlap {
+			busy = neverWritten - 1
+		}
+		if out != in && (to.wrote == busy || to.read == busy) || out == in && to.read == busy && to.wrote != busy {
+			return broken("sequence %d: state slot %d was given away before the step that uses it ended", i, out)
+		}
+	}
+	for i, in := range s.batch.StateIn {
+		o.states[in].read, o.states[s.batch.StateOut[i]].wrote = s.n, s.n
+	}
+	return nil
 }
 
 // write stores the tokens of s in their slots. No slot is written twice by one step, or by
@@ -315,30 +354,58 @@ func (o *Oracle) resolve(s *step, token int32) (int32, error) {
 }
 
 // attend reads the whole history of every sequence back and hashes it. It does so for
-// sequences without a row, too, so that a wrong table is found in the step that uses it.
+// sequences without a row, too, so that a wrong table is found in the step that uses it. A
+// recurrent state is such a hash, which has to be that of the history when it is read.
 func (o *Oracle) attend(s *step) error {
-	b, size := s.batch, int32(o.spec.BlockTokens)
-	s.histories = s.histories[:0]
-	return eachRun(b, func(i int, from, to int32, table []int32) error {
-		h := mix(o.cfg.Seed)
-		pos, n := int32(0), b.KVLen[i]
-		for _, blk := range table {
-			for _, sl := range o.slots[blk*size : (blk+1)*size] {
-				if pos == n {
-					return nil
-				}
-				if sl.pos != pos {
-					return broken("sequence %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
-				}
-				h = mix(h ^ uint64(uint32(sl.token)))
-				if next := len(s.histories); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
-					s.histories = append(s.histories, h)
-				}
-				pos++
-			}
-		}
-		return nil
+	s.histories, o.left = s.histories[:0], o.left[:0]
+	err := eachRun(s.batch, func(i int, from, to int32, table []int32) error {
+		h, err := o.history(s, i, from, to, table)
+		o.left = append(o.left, state{hash: h, pos: s.batch.KVLen[i]})
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	for i, out := range s.batch.StateOut { // no state is written before all have been read
+		o.states[out].hash, o.states[out].pos = o.left[i].hash, o.left[i].pos
+	}
+	return nil
+}
+
+// history reads the history of sequence i back, which has the run [from, to) and this table. It
+// returns its hash, and keeps those of the rows.
+func (o *Oracle) history(s *step, i int, from, to int32, table []int32) (uint64, error) {
+	b, size := s.batch, int32(o.spec.BlockTokens)
+	h := mix(o.cfg.Seed)
+	pos, n := int32(0), b.KVLen[i]
+	for _, blk := range table {
+		for _, sl := range o.slots[blk*size : (blk+1)*size] {
+			if pos == n {
+				return h, nil
+			}
+			if sl.pos != pos {
+				return 0, broken("sequence %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
+			}
+			if pos == b.Pos[from] && !o.holds(b, i, pos, h) {
+				return 0, broken("sequence %d: state slot %d does not hold the state after its first %d tokens", i, b.StateIn[i], pos)
+			}
+			h = mix(h ^ uint64(uint32(sl.token)))
+			if next := len(s.histories); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
+				s.histories = append(s.histories, h)
+			}
+			pos++
+		}
+	}
+	return h, nil
+}
+
+// holds reports whether sequence i goes on from the state after its first pos tokens, whose hash is h.
+func (o *Oracle) holds(b *backend.Batch, i int, pos int32, h uint64) bool {
+	if len(o.states) == 0 {
+		return true
+	}
+	in := &o.states[b.StateIn[i]]
+	return in.pos == pos && in.hash == h
 }
 
 // draw computes the results of all rows, in s.out.
@@ -442,8 +509,8 @@ type snapshot struct {
 }
 
 // slicesOf lists the slices of b, to treat them alike.
-func slicesOf(b *backend.Batch) [8]*[]int32 {
-	return [8]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.At}
+func slicesOf(b *backend.Batch) [10]*[]int32 {
+	return [10]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.At}
 }
 
 func (c *snapshot) keepBatch(b *backend.Batch) {

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +121,60 @@ func TestOracleRefusesBrokenHistory(t *testing.T) {
 			c.edit(b)
 			_, err := runStep(o, b, draws(), outFor(2))
 			t.Run(c.name, func(t *testing.T) { wantBroken(t, err, c.text) })
+		}
+	}
+}
+
+// TestOracleRefusesBrokenStates: a run has to go on from the state after its own history, and no slot may
+// be given away while a step in flight uses it.
+func TestOracleRefusesBrokenStates(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		in, out []int32 // of the second step; the first one leaves states in slots 1 and 2
+		again   []int32 // StateOut of a third step that goes on from out, in flight with the second; nil: none
+		text    string
+	}{
+		{"in place", []int32{1, 2}, []int32{1, 2}, []int32{1, 2}, ""},
+		{"into other slots", []int32{1, 2}, []int32{3, 4}, []int32{5, 6}, ""},
+		{"another sequence's state", []int32{2, 1}, []int32{3, 4}, nil, "sequence 0: state slot 2 does not hold the state after its first 6"},
+		{"state of nobody", []int32{1, 5}, []int32{1, 6}, nil, "sequence 1: state slot 5 does not hold"},
+		{"written slot taken", []int32{1, 2}, []int32{3, 2}, []int32{2, 4}, "one reads the state slot that the other writes to"},
+		{"read slot taken", []int32{1, 2}, []int32{3, 4}, []int32{5, 1}, "sequence 1: state slot 1 was given away"},
+		{"old state", []int32{1, 2}, []int32{3, 4}, []int32{-1, 6}, "sequence 0: state slot 1 does not hold"},
+	} {
+		for _, reading := range []Reading{Eager, Lazy} {
+			spec := small
+			spec.Depth, spec.StateSlots = 2, 7
+			o := newOracle(t, spec, OracleConfig{Reading: reading})
+			one, two := first(), second()
+			one.StateIn, one.StateOut = []int32{0, 0}, []int32{1, 2}
+			two.StateIn, two.StateOut = c.in, c.out
+			three := &backend.Batch{
+				Tokens: []int32{^0, ^1}, Pos: []int32{7, 4}, Slots: []int32{23, 36}, QueryEnd: []int32{1, 2},
+				KVLen: []int32{8, 5}, TableEnd: []int32{2, 4}, Tables: []int32{3, 5, 7, 9}, At: []int32{0, 1}, StateIn: slices.Clone(c.out), StateOut: slices.Clone(c.again),
+			}
+			if c.again != nil && c.again[0] < 0 {
+				three.StateIn[0], three.StateOut[0] = 1, 5
+			}
+			_, err := runStep(o, one, draws(), outFor(2))
+			calls := []func() error{func() error { return o.Begin(two) }, func() error { return o.Draw(draws()) }}
+			if c.again != nil {
+				calls = append(calls, func() error { return o.Begin(three) })
+			}
+			calls = append(calls, func() error { return o.End(outFor(2)) })
+			if c.again != nil {
+				calls = append(calls, func() error { return o.Draw(draws()) }, func() error { return o.End(outFor(2)) })
+			}
+			for _, f := range calls {
+				if err == nil {
+					err = f()
+				}
+			}
+			if c.text != "" {
+				t.Run(c.name, func(t *testing.T) { wantBroken(t, err, c.text) })
+			} else if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
 		}
 	}
 }

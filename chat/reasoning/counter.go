@@ -11,10 +11,20 @@ type Counter struct {
 	tag    int  // bytes of the tag that may come now, or of the one that is expected
 	tagged int  // pieces that have nothing but these
 	pieces int  // of thought, the tagged ones included
+
+	other *otherCounter // of marks that are not think tags; nil: they are
+}
+
+// NewCounter returns a Counter for one output that has the tags of Think.
+func NewCounter(start Start) Counter {
+	return Think.NewCounter(start)
 }
 
 // NewCounter returns a Counter for one output.
-func NewCounter(start Start) Counter {
+func (m *Marks) NewCounter(start Start) Counter {
+	if m = m.orThink(); m != Think {
+		return Counter{other: &otherCounter{split: m.New(start)}}
+	}
 	if start == Content {
 		return Counter{}
 	}
@@ -23,6 +33,10 @@ func NewCounter(start Start) Counter {
 
 // Next takes the next piece. It allocates nothing.
 func (c *Counter) Next(piece []byte) {
+	if c.other != nil {
+		c.other.next(piece)
+		return
+	}
 	switch c.state {
 	case opening:
 		c.open(piece)
@@ -101,6 +115,9 @@ func (c *Counter) think(piece []byte, whole bool) {
 
 // Count returns how many pieces so far are thought, if the output ended here.
 func (c *Counter) Count() int {
+	if c.other != nil {
+		return c.other.count()
+	}
 	if c.state == opening && c.either {
 		return 0
 	}
@@ -108,6 +125,11 @@ func (c *Counter) Count() int {
 }
 
 // Thinking reports that the next piece is thought, unless a tag comes.
-func (c *Counter) Thinking() bool { return c.state == thinking || c.state == opening && !c.either }
+func (c *Counter) Thinking() bool {
+	if c.other != nil {
+		return c.other.split.thinks()
+	}
+	return c.state == thinking || c.state == opening && !c.either
+}
 
 func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\n' }

@@ -2,7 +2,8 @@
 // output is generated. It knows neither tokens nor HTTP
 // (docs/interface/chat-completions.md, section 9.1).
 //
-// A model that thinks writes its thoughts first, between <think> and </think>. The opening
+// A model that thinks writes its thoughts first, between marks ([Marks]): most write <think>
+// and </think>, which this page calls tags. The opening
 // tag may also be the end of the prompt, and where thinking is off the prompt may end in
 // both tags. So two things decide about a byte of the output:
 //
@@ -28,7 +29,11 @@
 //
 // # What was rejected
 //
-// vLLM has a parser class for each family of models. Those for these two tags differ only
-// in what the output begins with, and the prompt tells that for all of them. So there is
-// one Splitter, and the names of vLLM's parsers are kept as names of a [Kind].
+// vLLM has a parser class for each family of models. They differ only in their marks and in
+// what the output begins with, and the prompt tells that for all of them. So there is one
+// Splitter with a table of marks, and the names of vLLM's parsers are kept as names of a
+// [Kind]. Only the channels of gpt-oss need states of their own (channels.go).
+//
+// Marks are found in the text and not by the ids of tokens, because some formats have marks
+// that are no tokens, and a GGUF file may have lost which tokens are special.
 package reasoning

@@ -2,11 +2,11 @@ package reasoning
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// The tags of the think block. Most reasoning models use these. The output of models with
-// other ones ([THINK], <seed:think>, channels) is not split.
+// The tags of the think block, which most reasoning models use.
 const (
 	Open  = "<think>"
 	Close = "</think>"
@@ -16,27 +16,53 @@ const (
 type Kind uint8
 
 const (
-	// Auto splits if the chat template contains Close. The output is content if neither
-	// the prompt nor the output opens the block, because a template may know the tags
-	// although the model was not asked to think.
+	// Auto goes by the chat template (For). The output is content if neither the prompt nor
+	// the output opens the thoughts, because a template may know the marks although the
+	// model was not asked to think.
 	Auto Kind = iota
-	// None does not split; tags are content.
+	// None does not split; marks are content.
 	None
 	// Qwen3 takes the output for thought from its first byte, with or without a tag,
 	// unless the prompt has closed the block or enable_thinking is false.
 	Qwen3
 	// DeepSeekR1 is the same, but ignores enable_thinking.
 	DeepSeekR1
+	// These have other marks. The output is content if nothing opens the thoughts.
+	Mistral
+	Kimi
+	Apertus
+	Gemma4
+	Cohere
+	Granite
+	Hunyuan
+	Response // thoughts and <response>
+	GPTOSS
+	Seed
+	Tagged // think tags
+	// These have other marks and take the output for thought from its first byte.
+	SeedOSS
+	Ernie45
 )
+
+// marks are those of each Kind; nil: think tags.
+var marks = [...]*Marks{
+	Mistral: Brackets, Kimi: Triangles, Apertus: Inner, Gemma4: ThoughtChannel, Cohere: Command, Granite: Sentences,
+	Hunyuan: ThinkAnswer, Response: ThinkResponse, GPTOSS: Harmony, Seed: SeedThink, Tagged: Think, SeedOSS: SeedThink, Ernie45: ThinkResponse,
+}
+
+// Marks returns the marks of a Kind.
+func (k Kind) Marks() *Marks { return marks[k].orThink() }
 
 var kinds = []struct {
 	name string
 	kind Kind
 }{
 	{"auto", Auto}, {"none", None}, {"qwen3", Qwen3}, {"deepseek_r1", DeepSeekR1},
-	// These are vLLM's names of further parsers for the same tags.
-	{"deepseek_v3", DeepSeekR1}, {"minimax_m2", DeepSeekR1}, {"olmo3", DeepSeekR1}, {"step3", DeepSeekR1}, {"step3p5", DeepSeekR1},
-	{"glm45", Qwen3}, {"holo2", Qwen3}, {"nemotron_v3", Qwen3},
+	// These are vLLM's names (vllm/reasoning/__init__.py).
+	{"deepseek_v3", DeepSeekR1}, {"minimax_m2", DeepSeekR1}, {"olmo3", DeepSeekR1}, {"step3", DeepSeekR1}, {"step3p5", DeepSeekR1}, {"kimi_k2", DeepSeekR1},
+	{"glm45", Qwen3}, {"glm47", Qwen3}, {"holo2", Qwen3}, {"nemotron_v3", Qwen3}, {"mimo", Qwen3}, {"hy_v3", Tagged},
+	{"cohere_command3", Cohere}, {"cohere_command4", Cohere}, {"ernie45", Ernie45}, {"gemma4", Gemma4}, {"granite", Granite},
+	{"hunyuan_a13b", Hunyuan}, {"mistral", Mistral}, {"openai_gptoss", GPTOSS}, {"seed_oss", SeedOSS},
 }
 
 // Parse reads the value of --reasoning-parser.
@@ -51,13 +77,38 @@ func Parse(name string) (Kind, error) {
 	return 0, fmt.Errorf("reasoning: parser %q is none of %s", name, strings.Join(names, ", "))
 }
 
-// For returns the kind to use with a template: Auto becomes None if the template does not
-// contain Close.
+// templates are the texts by which a chat template shows its format, the more special ones
+// first. All texts of one must be in the template.
+var templates = []struct {
+	kind  Kind
+	texts []string
+}{
+	{GPTOSS, []string{"<|channel|>analysis<|message|>"}},
+	{GPTOSS, []string{"<|channel|>", "<|message|>", "<|start|>"}},
+	{Hunyuan, []string{Close, "<answer>"}},
+	{Response, []string{Close, "<response>"}},
+	{Auto, []string{Close}},
+	{Mistral, []string{"[/THINK]"}},
+	{Seed, []string{"</seed:think>"}},
+	{Cohere, []string{"<|END_THINKING|>"}},
+	{Gemma4, []string{"<channel|>"}},
+	{Apertus, []string{"<|inner_suffix|>"}},
+	{Kimi, []string{"◁/think▷"}},
+	{Granite, []string{"Here is my thought process:"}},
+}
+
+// For returns the kind to use with a template: Auto becomes that of the marks which the
+// template contains, or None if it has none.
 func (k Kind) For(template string) Kind {
-	if k == Auto && !strings.Contains(template, Close) {
-		return None
+	if k != Auto {
+		return k
 	}
-	return k
+	for _, t := range templates {
+		if !slices.ContainsFunc(t.texts, func(text string) bool { return !strings.Contains(template, text) }) {
+			return t.kind
+		}
+	}
+	return None
 }
 
 // Block is the state of the think block where a prompt ends.
@@ -69,37 +120,11 @@ const (
 	Closed
 )
 
-// AtEnd returns the state of the block at the end of a generation prompt. Only tags at the
-// very end count: those further up belong to earlier messages, or a user wrote them.
-func AtEnd(prompt string) Block {
-	prompt = strings.TrimRight(prompt, blanks)
-	switch {
-	case strings.HasSuffix(prompt, Close):
-		return Closed
-	case strings.HasSuffix(prompt, Open):
-		return Opened
-	}
-	return Absent
-}
+// AtEnd is that of the tags of Think.
+func AtEnd(prompt string) Block { return Think.AtEnd(prompt) }
 
-// Within returns the state of the block after the last tag of a text. Tags that end at or
-// before byte from do not count.
-func Within(text string, from int) Block {
-	opened, closed := strings.LastIndex(text, Open), strings.LastIndex(text, Close)
-	if opened >= 0 && opened+len(Open) <= from {
-		opened = -1
-	}
-	if closed >= 0 && closed+len(Close) <= from {
-		closed = -1
-	}
-	switch {
-	case opened < 0 && closed < 0:
-		return Absent
-	case opened > closed:
-		return Opened
-	}
-	return Closed
-}
+// Within is that of the tags of Think.
+func Within(text string, from int) Block { return Think.Within(text, from) }
 
 // Start is what an output begins with.
 type Start uint8
@@ -121,7 +146,7 @@ func (k Kind) Start(b Block, off bool) Start {
 	switch {
 	case k == None, b == Closed, k == Qwen3 && off:
 		return Content
-	case b == Absent && k == Auto:
+	case b == Absent && (k == Auto || k >= Mistral && k <= Tagged):
 		return Either
 	}
 	return Thought

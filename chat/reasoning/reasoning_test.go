@@ -169,7 +169,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, k, err)
 		}
 	}
-	for _, name := range []string{"", "Qwen3", "mistral"} {
+	for _, name := range []string{"", "Qwen3", "magistral"} {
 		_, err := Parse(name)
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q is none of auto, none, qwen3, deepseek_r1, ", name)) {
 			t.Errorf("%q: %v", name, err)

@@ -47,6 +47,15 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
+	var notes []string
+	if found != nil {
+		if err := found.refuses(&s.network.Config); err != nil {
+			if o.device != "auto" {
+				return nil, usageError{err}
+			}
+			notes, found = append(notes, "the CPU computes: "+err.Error()), nil
+		}
+	}
 	longest := cmp.Or(m.maxModelLen, o.longest(&s.network.Config, found))
 	maxTokens, maxPrefill := o.stepLimits(found != nil, longest)
 	opt, err := runnerOptions(s.network, m, o, longest, maxTokens)
@@ -67,6 +76,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
+	e.notes = append(notes, e.notes...)
 	cfg := o.engineConfig(maxPrefill)
 	cfg.Tokenizer = s.tokenizer
 	e.engine = engine.New(cfg, plan.open)
@@ -109,10 +119,15 @@ func (o *engineOptions) stepLimits(onGPU bool, longest int) (tokens, prefill int
 	return tokens, prefill
 }
 
+// stateEvery is the number of prompt tokens after which the state of a network that has one is kept for
+// other prompts: to compute so many again takes some seconds at most, and a long prompt does not
+// fill all slots.
+const stateEvery = 1024
+
 // engineConfig is the part of the engine's configuration that flags decide.
 func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 	c := engine.Config{
-		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority", WholePrompts: !o.chunked},
+		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority", WholePrompts: !o.chunked, StateEvery: stateEvery},
 		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt,
 	}
 	if !o.chunked {

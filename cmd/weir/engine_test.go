@@ -123,8 +123,13 @@ func TestServeTypes(t *testing.T) {
 // than half of what 16 bits take.
 func TestCacheBytes(t *testing.T) {
 	bytes := map[string]int64{}
+	c, err := model.ParseConfig([]byte(`{"architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 512, "intermediate_size": 64, "num_hidden_layers": 16,
+		"num_attention_heads": 8, "head_dim": 64}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, f := range cacheFormats {
-		n, err := cacheBytes(&model.Config{Layers: 16, KVHeads: 8, HeadDim: 64}, f)
+		n, err := cacheBytes(&c, f)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,9 @@ type gpu struct{ info cuda.Info }
 // memory is the size of g's memory in bytes.
 func (g *gpu) memory() int64 { return g.info.Memory }
 
+// refuses is why g cannot compute a network; nil: it can.
+func (g *gpu) refuses(c *model.Config) error { return cuda.Refuses(c.Shape()) }
+
 // findGPU finds the GPU that o asks for. It returns nil if --device is auto and there
 // is no usable GPU.
 func findGPU(o *engineOptions) (*gpu, error) {
@@ -58,7 +61,8 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 	}
 	opt.Depth, opt.ThreadBound = 2, true
 	c := &s.network.Config
-	shape := model.Shape{Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Spec: backend.Spec{BlockTokens: opt.BlockTokens}}
+	shape := c.Shape()
+	shape.Spec = backend.Spec{BlockTokens: opt.BlockTokens}
 	block := cuda.BlockBytes(shape)
 	p := &gpuPlan{
 		notes:   notes,

@@ -17,6 +17,8 @@ type gpu struct{}
 
 func (*gpu) memory() int64 { return 0 }
 
+func (*gpu) refuses(*model.Config) error { return nil }
+
 func findGPU(o *engineOptions) (*gpu, error) {
 	if o.device == "auto" {
 		return nil, nil

@@ -115,6 +115,7 @@ type memoryNeed struct {
 	Mapped      int64            `json:"mapped"`      // read from the file while it is served
 	Activations int64            `json:"activations"` // of a step of stepTokens tokens
 	KVPer1000   map[string]int64 `json:"kv_per_1000_tokens"`
+	State       int64            `json:"state,omitempty"` // of a sequence, beside its keys and values
 }
 
 type templateFacts struct {
@@ -169,24 +170,22 @@ func (o *inspectOptions) describeNetwork(x *inspection, m *model.Model) {
 	}
 	x.Architecture, x.Context = c.Architecture, c.MaxSeqTokens
 	x.Sizes = &networkSizes{c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.VocabSize, c.TiedHead}
-	x.Parameters, x.ActiveParameters, x.StoredBytes = m.Parameters(), m.Parameters(), m.WeightBytes()
+	x.Parameters, x.ActiveParameters, x.StoredBytes = m.Parameters(), m.ActiveParameters(), m.WeightBytes()
 	cfg, _, err := o.config()
 	if err != nil {
 		x.refuse(err)
 		return
 	}
 	var kinds layerKinds
-	seen := map[string]bool{} // a tied head is the embedding
-	x.Memory = &memoryNeed{Activations: c.ActivationBytes(stepTokens), KVPer1000: map[string]int64{}}
+	for _, t := range m.Tensors() {
+		kinds.add(&t)
+	}
+	x.Memory = &memoryNeed{Activations: c.ActivationBytes(stepTokens), State: c.StateBytes(), KVPer1000: map[string]int64{}}
 	for _, matrix := range m.Matrices() {
 		n, err := cfg.MatrixBytes(matrix)
 		x.refuse(err)
 		x.Memory.Weights += n
-		for _, t := range append(matrix.Rows, matrix.Bias...) {
-			if !seen[t.Name] {
-				seen[t.Name] = true
-				kinds.add(&t)
-			}
+		for _, t := range matrix.Rows {
 			if matrix.Use == model.Embedding {
 				x.Memory.Mapped += storedBytes(&t)
 			}
@@ -194,9 +193,9 @@ func (o *inspectOptions) describeNetwork(x *inspection, m *model.Model) {
 	}
 	x.Layers = kinds.list()
 	for name, f := range cacheFormats {
-		perToken, err := cacheBytes(c, f)
-		x.refuse(err)
-		x.Memory.KVPer1000[name] = 1000 * perToken
+		if perToken, err := cacheBytes(c, f); err == nil { // int8 is not for all
+			x.Memory.KVPer1000[name] = 1000 * perToken
+		}
 	}
 	lines, err := o.checkQuantized(quantizedTensors(m), cfg)
 	x.refuse(err)
@@ -296,14 +295,17 @@ func found(template string, formats []marker) string {
 	return ""
 }
 
-// reasoningFormats are the ways in which templates mark thoughts. Only think tags are split from
-// the answer.
+// reasoningFormats are the ways in which templates mark thoughts.
 var reasoningFormats = []marker{
 	{"</think>", "think tags"},
-	{"[/THINK]", "[THINK] tags, which are not split from the answer"},
-	{"</seed:think>", "seed:think tags, which are not split from the answer"},
-	{"<|channel|>", "channels of the harmony format, which are not split from the answer"},
-	{"◁/think▷", "◁think▷ tags, which are not split from the answer"},
+	{"[/THINK]", "[THINK] tags"},
+	{"</seed:think>", "seed:think tags"},
+	{"<|channel|>", "channels of the harmony format"},
+	{"<|END_THINKING|>", "THINKING tokens (Cohere)"},
+	{"<channel|>", "thought channel (Gemma 4)"},
+	{"<|inner_suffix|>", "inner_prefix and inner_suffix tokens (Apertus)"},
+	{"◁/think▷", "◁think▷ tags"},
+	{"Here is my thought process:", "sentences (Granite)"},
 }
 
 // toolFormats are the ways in which templates write calls of tools, the more special ones first.

@@ -42,7 +42,7 @@ func expertModel(t *testing.T) string {
 			tensors = append(tensors, zeros("model.layers.0.block_sparse_moe.experts."+expert+"."+name+".weight", 16, 32))
 		}
 	}
-	return writeModel(t, `{"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "max_position_embeddings": 32768, "num_local_experts": 4, "num_experts_per_tok": 2}`, tensors)
+	return writeModel(t, `{"architectures": ["JetMoeForCausalLM"], "model_type": "mixtral", "max_position_embeddings": 32768, "num_local_experts": 4, "num_experts_per_tok": 2}`, tensors)
 }
 
 // mixedGGUF is the bundled model as a GGUF file, with zeros of a type of blocks of 256 columns in all

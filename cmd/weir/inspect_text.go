@@ -94,7 +94,14 @@ func (x *inspection) writeMemory(w io.Writer) {
 	fmt.Fprintf(t, "embedding, mapped from its file\t%s\n", inUnits(m.Mapped))
 	fmt.Fprintf(t, "activations of a step of %d tokens\t%s\n", stepTokens, inUnits(m.Activations))
 	for _, name := range []string{"float32", "float16", "bfloat16", "int8"} {
-		fmt.Fprintf(t, "keys and values of 1,000 tokens, %s\t%s\n", name, inUnits(m.KVPer1000[name]))
+		size := "not for heads of these sizes"
+		if n, ok := m.KVPer1000[name]; ok {
+			size = inUnits(n)
+		}
+		fmt.Fprintf(t, "keys and values of 1,000 tokens, %s\t%s\n", name, size)
+	}
+	if m.State > 0 {
+		fmt.Fprintf(t, "state of a sequence\t%s\n", inUnits(m.State))
 	}
 	_ = t.Flush()
 }

@@ -29,7 +29,7 @@ func (o *modelOptions) bind(f *flagSet) {
 	f.BoolVar(&o.trustTemplate, "trust-request-chat-template", false, "accept a chat template in a request even if the model has its own")
 	f.StringVar(&o.templateKwargs, "default-chat-template-kwargs", "", "`JSON` object with arguments for the template, which requests may override")
 	f.StringVar(&o.responseRole, "response-role", "assistant", "`role` of the message that the model writes")
-	f.StringVar(&o.reasoningParser, "reasoning-parser", "auto", "`name` of the way in which the model marks its reasoning, such as qwen3 or deepseek_r1; auto looks for think tags in the chat template, none leaves the tags in the content")
+	f.StringVar(&o.reasoningParser, "reasoning-parser", "auto", "`name` of the way in which the model marks its reasoning, such as qwen3 or deepseek_r1; auto goes by the marks in the chat template, none leaves the marks in the content")
 	f.StringVar(&o.generationConfig, "generation-config", "auto", "where default sampling parameters come from: auto, the model's generation_config.json; vllm, nowhere; otherwise a `folder` with such a file")
 	o.hub.bind(f)
 	f.StringVar(&o.override, "override-generation-config", "", "`JSON` object whose members replace those of --generation-config, for example {\"temperature\": 0.5}; max_new_tokens is then a cap on every request")

@@ -292,7 +292,7 @@ func (s *source) generation(o *modelOptions, eos string) (g openai.Generation, e
 	}
 	g = openai.Generation{Temperature: widen(d.Temperature), TopP: widen(d.TopP), MinP: widen(d.MinP), RepetitionPenalty: widen(d.RepetitionPenalty),
 		TopK: d.TopK, MaxNewTokens: d.MaxNewTokens, MaxTokens: over.MaxNewTokens, EOS: -1}
-	ends := slices.Concat(d.EOS, s.ends)
+	ends := slices.Concat(d.EOS, s.ends, turnEnds(s.tokenizer))
 	if id, ok := s.tokenizer.ID(eos); eos != "" && ok {
 		ends = append([]int32{id}, ends...)
 	}
@@ -305,6 +305,22 @@ func (s *source) generation(o *modelOptions, eos string) (g openai.Generation, e
 		}
 	}
 	return g, nil
+}
+
+// turnEnds returns the special tokens that end a turn of gpt-oss, beside the tokenizer's own:
+// the end of an answer and the end of a call of a tool. Some conversions of its checkpoints
+// have no generation_config.json that names them.
+func turnEnds(tok *tokenizer.Tokenizer) (ends []int32) {
+	for _, name := range []string{"<|channel|>", "<|return|>", "<|call|>"} {
+		id, ok := tok.ID(name)
+		if !ok || !tok.IsSpecial(id) {
+			return nil
+		}
+		if name != "<|channel|>" {
+			ends = append(ends, id)
+		}
+	}
+	return ends
 }
 
 func (s *source) generationDefaults(from string) (d model.GenerationDefaults, err error) {

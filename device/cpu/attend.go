@@ -97,6 +97,28 @@ func newRowScale(s float32) rowScale {
 // scoreStride is the distance of rows of scores.
 const scoreStride = partTokens + rowPad
 
+// partial is the attention of some rows over some positions: their greatest score, the
+// sum of the softmax weights relative to it, and the weighted values. It is one block of
+// memory, so that many can be kept for merging.
+type partial struct {
+	top    []float32 // [rows]
+	weight []float32 // [rows] at least 1; 0: the row sees none of the positions; NaN: a score was NaN
+	unit   []float32 // [rows] the factor from value to numbers
+	value  []float32 // [rows, dims]
+}
+
+// partialFloats is the size of a partial result of n rows of dims numbers.
+func partialFloats(n, dims int) int { return n * (3 + dims) }
+
+func newPartial(data []float32, n int) partial {
+	return partial{top: data[:n:n], weight: data[n : 2*n : 2*n], unit: data[2*n : 3*n : 3*n], value: data[3*n:]}
+}
+
+// from is p without its first n rows.
+func (p *partial) from(n, dims int) partial {
+	return partial{p.top[n:], p.weight[n:], p.unit[n:], p.value[n*dims:]}
+}
+
 // attendSizes are the greatest sizes of any cache: rows of a span and a KV head, and padded
 // columns of keys and of values.
 func attendSizes(s model.Shape) (rows, keys, values int) {
@@ -515,23 +537,4 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 		f(data[c.keys+t*c.valueT:], offs, ahead, n, sc.scores, scoreStride, out.value[t*rowsPerTile:], j.dims)
 		t += tiles
 	}
-}
-
-// mask sets the scores outside [lo, hi) to -Inf. Their weights are then zero and add
-// nothing to any sum, so it does not matter which rows share a pass. If no score is left,
-// mask returns false and sets all of them to zero, as weights.
-func mask(scores []float32, lo, hi int) bool {
-	lo, hi = max(lo, 0), min(hi, len(scores))
-	if lo >= hi {
-		clear(scores)
-		return false
-	}
-	for i := range scores[:lo] {
-		scores[i] = float32(math.Inf(-1))
-	}
-	rest := scores[hi:]
-	for i := range rest {
-		rest[i] = float32(math.Inf(-1))
-	}
-	return true
 }

@@ -40,7 +40,7 @@ func (l *lists) pack(d *Device, in *pinned, b *backend.Batch, window, rows, item
 	l.window = window
 	l.apart = d.long(b) && (window == 0 || window >= d.cfg.MergeFrom)
 	l.tileList, l.itemList, l.mergeList, l.segments = l.tileList[:0], l.itemList[:0], l.mergeList[:0], l.segments[:0]
-	group := d.shape.Heads / d.shape.KVHeads
+	group := d.net.Heads / d.net.KVHeads
 	row, table, slot := int32(0), int32(0), int32(0)
 	for s := range b.QueryEnd {
 		n := b.QueryEnd[s] - row
@@ -117,7 +117,7 @@ func (d *Device) items(b *backend.Batch) int {
 
 // Attend implements model.Device.
 func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
-	width := d.shape.Heads * d.shape.HeadDim
+	width := d.net.Heads * d.net.KeyDim
 	if !(dst.Width == width && q.Width == width) {
 		panic(fmt.Sprintf("cuda: Attend of rows of %d into rows of %d", q.Width, dst.Width))
 	}
@@ -130,15 +130,15 @@ func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 	if !(l != nil) {
 		panic(fmt.Sprintf("cuda: a window of %d that the shape does not name", a.Window))
 	}
-	sh := &d.shape
+	sh := &d.net
 	out, ldo := d.act(dst)
 	in, ldq := d.act(q)
 	kv := d.cache.base + uint64(layer*d.cache.layer)
 	prefill, decode, whole := "attn_prefill_d128", "attn_decode_d128", "attn_whole_d128"
-	if sh.HeadDim <= 64 {
+	if sh.KeyDim <= 64 {
 		prefill, decode, whole = "attn_prefill_d64", "attn_decode_d64", "attn_whole_d64"
 	}
-	heads, kvHeads, dim, block, stride := i32(sh.Heads), i32(sh.KVHeads), i32(sh.HeadDim), i32(sh.Spec.BlockTokens), uint64(d.cache.blockStride)
+	heads, kvHeads, dim, block, stride := i32(sh.Heads), i32(sh.KVHeads), i32(sh.KeyDim), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride)
 	if l.numTiles > 0 {
 		d.launch(prefill, l.numTiles, sh.KVHeads, 1, out, in, kv, l.tiles, d.step.at.tables, d.step.at.pos,
 			i32(ldo), i32(ldq), heads, kvHeads, dim, block, stride, f32(a.Scale), i32(a.Window))

@@ -125,7 +125,7 @@ func (s *drawing) close() error {
 func onHost(r *backend.Draw) bool { return r.Top > kernels.MaxTop && !r.Dead }
 
 // Draw implements model.Device.
-func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
+func (d *Device) Draw(head model.Head, src model.Act, draws *backend.Draws) {
 	if d.graphs.capturing {
 		panic("cuda: Draw before EndForward")
 	}
@@ -139,8 +139,8 @@ func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 	d.launch("set_flag", 1, 1, 1, f.flag.dev, uint64(f.number))
 }
 
-func (d *Device) draw(f *flight, head model.Weight, src model.Act, draws *backend.Draws) error {
-	p, w, rows := &d.params[head], &d.work, f.state.rows
+func (d *Device) draw(f *flight, head model.Head, src model.Act, draws *backend.Draws) error {
+	p, w, rows := &d.params[head.W], &d.work, f.state.rows
 	if !(p.n == d.shape.Spec.VocabSize && p.k == src.Width) {
 		panic(fmt.Sprintf("cuda: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", p.n, p.k, d.shape.Spec.VocabSize, src.Width))
 	}

@@ -257,16 +257,17 @@ func TestUnusable(t *testing.T) {
 	ok := model.Shape{KV: model.UniformKV(1, 4, 2, 32), Acts: []model.ActShape{{Width: 64}}, Windows: []int{0},
 		Spec: backend.Spec{VocabSize: 10, BlockTokens: 16, NumBlocks: 4, MaxTokens: 4, MaxSeqs: 2, MaxSeqTokens: 32, Depth: 2}}
 	for name, edit := range map[string]func(*model.Shape){
-		"no layers":     func(s *model.Shape) { s.Layers = 0 },
-		"heads":         func(s *model.Shape) { s.Heads = 5 },
-		"a wide group":  func(s *model.Shape) { s.Heads = 2 * 128 },
-		"a large head":  func(s *model.Shape) { s.HeadDim = 256 },
-		"an odd head":   func(s *model.Shape) { s.HeadDim = 31 },
+		"no layers":     func(s *model.Shape) { s.KV = nil },
+		"heads":         func(s *model.Shape) { s.KV = model.UniformKV(1, 5, 2, 32) },
+		"a wide group":  func(s *model.Shape) { s.KV = model.UniformKV(1, 2*128, 2, 32) },
+		"a large head":  func(s *model.Shape) { s.KV = model.UniformKV(1, 4, 2, 256) },
+		"an odd head":   func(s *model.Shape) { s.KV = model.UniformKV(1, 4, 2, 31) },
 		"an odd width":  func(s *model.Shape) { s.Acts[0].Width = 33 },
 		"a small block": func(s *model.Shape) { s.Spec.BlockTokens = 8 },
 		"no window":     func(s *model.Shape) { s.Windows = nil },
 		"three steps":   func(s *model.Shape) { s.Spec.Depth = 3 },
 		"a long rope":   func(s *model.Shape) { s.Ropes = []model.Rope{{InvFreq: make([]float32, 17)}} },
+		"experts":       func(s *model.Shape) { s.Pieces = model.PieceExperts },
 		"no tokens":     func(s *model.Shape) { s.Spec.MaxTokens = 0 },
 	} {
 		d, err := cuda.Open(config())

@@ -71,11 +71,15 @@ func checkShape(s model.Shape) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	if err := Refuses(s); err != nil {
+		return err
+	}
+	_, net, _ := s.Uniform() // or Pieces would say so
 	switch {
-	case s.Heads/s.KVHeads > kernels.QueryRows:
-		return fmt.Errorf("%w: %d heads share a KV head, but the kernels take at most %d", ErrConfig, s.Heads/s.KVHeads, kernels.QueryRows)
-	case s.HeadDim > maxHeadDim || s.HeadDim%2 != 0:
-		return fmt.Errorf("%w: the head size %d is not an even number up to %d", ErrConfig, s.HeadDim, maxHeadDim)
+	case net.Heads/net.KVHeads > kernels.QueryRows:
+		return fmt.Errorf("%w: %d heads share a KV head, but the kernels take at most %d", ErrConfig, net.Heads/net.KVHeads, kernels.QueryRows)
+	case net.KeyDim > maxHeadDim || net.KeyDim%2 != 0:
+		return fmt.Errorf("%w: the head size %d is not an even number up to %d", ErrConfig, net.KeyDim, maxHeadDim)
 	case len(s.Windows) == 0:
 		return fmt.Errorf("%w: no attention window is named", ErrConfig)
 	}
@@ -87,21 +91,32 @@ func checkShape(s model.Shape) error {
 	return nil
 }
 
+// Refuses is the error of Plan for a network with pieces that the kernels do not compute; nil: it
+// has none.
+func Refuses(s model.Shape) error {
+	if s.Pieces != 0 {
+		return fmt.Errorf("%w: this network has %s, which a GPU does not compute yet", ErrConfig, s.Pieces)
+	}
+	return nil
+}
+
 // Plan implements model.Device.
 func (d *Device) Plan(s model.Shape) error {
-	if d.shape.Layers > 0 {
+	if d.layers > 0 {
 		return fmt.Errorf("%w: Plan was called before", ErrConfig)
 	}
 	if err := checkShape(s); err != nil {
 		return err
 	}
 	d.shape = s
+	d.layers, d.net, _ = s.Uniform()
+	net := d.net
 	sp := s.Spec
 
 	d.work.ld = int(roundUp(int64(sp.VocabSize), actAlign))
 	d.work.rows = min(drawRows, sp.MaxTokens)
 	perToken := maxParts(sp.MaxSeqTokens)
-	slot := kernels.PartFloats(s.Heads, s.HeadDim) * 4
+	slot := kernels.PartFloats(net.Heads, net.KeyDim) * 4
 	d.work.slots = max(perToken, min(partBytes/slot, sp.MaxSeqs*perToken))
 
 	// One allocation for all, so the sizes come first.
@@ -131,7 +146,7 @@ func (d *Device) Plan(s model.Shape) error {
 		size []int
 	}{
 		{&d.work.parts, []int{d.work.slots, slot}},
-		{&d.work.comers, []int{sp.MaxTokens, s.KVHeads, cdiv(s.Heads/s.KVHeads, kernels.GroupRows), 4}},
+		{&d.work.comers, []int{sp.MaxTokens, net.KVHeads, cdiv(net.Heads/net.KVHeads, kernels.GroupRows), 4}},
 		{&d.work.logits, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.z, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.near, []int{d.work.rows, d.work.ld, 4}},
@@ -207,8 +222,8 @@ func (d *Device) ResizeKV(numBlocks int) error {
 	if err := d.pool.close(); err != nil {
 		return deviceError("free the KV pool", err)
 	}
-	elements := kernels.KVBlock(d.shape.KVHeads, d.shape.HeadDim, d.shape.Spec.BlockTokens)
-	size, err := product(numBlocks, d.shape.Layers, elements, 2)
+	elements := kernels.KVBlock(d.net.KVHeads, d.net.KeyDim, d.shape.Spec.BlockTokens)
+	size, err := product(numBlocks, d.layers, elements, 2)
 	if err != nil {
 		return err
 	}
@@ -219,7 +234,7 @@ func (d *Device) ResizeKV(numBlocks int) error {
 	if err != nil {
 		return err
 	}
-	d.cache = cache{base: base, layer: elements * 2, blockStride: d.shape.Layers * elements, blocks: numBlocks}
+	d.cache = cache{base: base, layer: elements * 2, blockStride: d.layers * elements, blocks: numBlocks}
 	d.shape.Spec.NumBlocks = numBlocks
 	// A sum also multiplies the values of positions that are not seen, by 0, and a NaN
 	// there would spoil it.
@@ -228,7 +243,11 @@ func (d *Device) ResizeKV(numBlocks int) error {
 
 // BlockBytes is the size of one KV block of a model of this shape.
 func BlockBytes(s model.Shape) int64 {
-	return int64(s.Layers) * int64(kernels.KVBlock(s.KVHeads, s.HeadDim, s.Spec.BlockTokens)) * 2
+	n := int64(0)
+	for _, kv := range s.KV {
+		n += 2 * int64(kernels.KVBlock(kv.KVHeads, kv.KeyDim, s.Spec.BlockTokens))
+	}
+	return n
 }
 
 // maxParts is the number of partial results of attention that one token of a

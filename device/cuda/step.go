@@ -188,7 +188,7 @@ func (d *Device) rows(a model.Act) int {
 func (d *Device) sum(a model.Act) bool { return d.acts[a.Buf].Sum }
 
 // Embed implements model.Device.
-func (d *Device) Embed(dst model.Act, w model.Weight) {
+func (d *Device) Embed(dst model.Act, w model.Weight, _ float32) {
 	p := &d.params[w]
 	if !(dst.Width == p.k && d.sum(dst)) {
 		panic(fmt.Sprintf("cuda: Embed of rows of %d into rows of %d", p.k, dst.Width))
@@ -201,14 +201,14 @@ func (d *Device) Embed(dst model.Act, w model.Weight) {
 var embeds = [len(formats)]string{BF16: "embed", Q8: "embed_q8", Q4: "embed_q4"}
 
 // Norm implements model.Device.
-func (d *Device) Norm(dst, src model.Act, w model.Weight, eps float32) {
-	p := &d.params[w]
+func (d *Device) Norm(dst, src model.Act, n model.Norm) {
+	p := &d.params[n.W]
 	if !(dst.Width == src.Width && dst.Width == p.n && !d.sum(dst) && d.sum(src)) {
 		panic(fmt.Sprintf("cuda: Norm of rows of %d into rows of %d with %d weights", src.Width, dst.Width, p.n))
 	}
 	x, ldx := d.act(src)
 	y, ldy := d.act(dst)
-	d.launch("rmsnorm", d.rows(dst), 1, 1, y, x, p.data, i32(p.n), i32(ldx), i32(ldy), f32(eps))
+	d.launch("rmsnorm", d.rows(dst), 1, 1, y, x, p.data, i32(p.n), i32(ldx), i32(ldy), f32(n.Eps))
 }
 
 // MatMul implements model.Device.
@@ -232,7 +232,7 @@ func (d *Device) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act
 
 // MatMulGate implements model.Device. The gate is the product's epilogue where
 // the matrix could be packed for that; a product with a bias goes to scratch.
-func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, _ model.Activation) {
 	p := &d.params[w]
 	if !(src.Width == p.k && scratch.Width == 2*dst.Width && scratch.Width <= p.n && p.use == model.Gated && !d.sum(dst) && !d.sum(src) && !d.sum(scratch)) {
 		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
@@ -256,16 +256,16 @@ func (d *Device) multiply(dst model.Act, w model.Weight, src model.Act, epilogue
 
 // StoreKV implements model.Device. One kernel norms, rotates and stores.
 func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
-	sh := &d.shape
-	width, kvWidth := sh.Heads*sh.HeadDim, sh.KVHeads*sh.HeadDim
-	if !(q.Width == width && k.Width == kvWidth && v.Width == kvWidth && q.Buf == k.Buf && k.Buf == v.Buf && layer >= 0 && layer < sh.Layers) {
+	sh := &d.net
+	width, kvWidth := sh.Heads*sh.KeyDim, sh.KVHeads*sh.KeyDim
+	if !(q.Width == width && k.Width == kvWidth && v.Width == kvWidth && q.Buf == k.Buf && k.Buf == v.Buf && layer >= 0 && layer < d.layers) {
 		panic(fmt.Sprintf("cuda: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
 	}
 	var qNorm, kNorm uint64
-	if h.Norm {
-		qn, kn := &d.params[h.QNorm], &d.params[h.KNorm]
-		if !(qn.n == sh.HeadDim && kn.n == sh.HeadDim) {
-			panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d and %d weights", sh.HeadDim, qn.n, kn.n))
+	if h.QNorm.On {
+		qn, kn := &d.params[h.QNorm.W], &d.params[h.KNorm.W]
+		if !(qn.n == sh.KeyDim && kn.n == sh.KeyDim) {
+			panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d and %d weights", sh.KeyDim, qn.n, kn.n))
 		}
 		qNorm, kNorm = qn.data, kn.data
 	}
@@ -277,7 +277,7 @@ func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
 	kp, _ := d.act(k)
 	vp, _ := d.act(v)
 	d.launch("rope_kv", d.step.tokens, cdiv(sh.Heads+2*sh.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table.table, d.step.at.pos, d.step.at.slots, qNorm, kNorm,
-		i32(sh.Heads), i32(sh.KVHeads), i32(sh.HeadDim), i32(table.half), i32(ld), i32(sh.Spec.BlockTokens), uint64(d.cache.blockStride), f32(h.Eps))
+		i32(sh.Heads), i32(sh.KVHeads), i32(sh.KeyDim), i32(table.half), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride), f32(h.QNorm.Eps))
 }
 
 // Gather implements model.Device. Whole rows are copied, with the zeros at their end.

@@ -6,7 +6,6 @@ import (
 
 	"weir/api"
 	"weir/chat"
-	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -14,6 +13,12 @@ import (
 
 // ChatCompletions answers POST /v1/chat/completions.
 func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareChat) }
+
+// generationTokens is how many tokens at the end of a prompt are taken for the generation prompt of its
+// chat template, which the next turn of the conversation may not repeat: it begins with the answer
+// instead, and most templates leave out the thoughts of earlier turns. That is a bit more than those of
+// published templates have. The state of a network is kept before it.
+const generationTokens = 16
 
 // prepareChat does everything that a request needs before the engine sees it: it
 // decodes, checks, renders and tokenizes. Every mistake of the client is found here, so
@@ -52,17 +57,20 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	if bad != nil {
 		return nil, bad
 	}
-	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output}
+	if q.AddGenerationPrompt {
+		r.Suffix = min(generationTokens, len(tokens))
+	}
+	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output, marks: prompt.Marks}
 	if q.Constraint != nil {
 		p.given = s.given(&prompt)
 	}
 	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
-	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, hideThoughts: !q.IncludeReasoning}
+	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, marks: prompt.Marks, hideThoughts: !q.IncludeReasoning}
 	p.reply.form.Thoughts = prompt.Divided
 	if q.ThinkingBudget != nil && !prompt.Divided {
 		return nil, errNoThoughts()
 	}
-	if bad := m.think(&q.Options, &p.requests[0], prompt.Output); bad != nil {
+	if bad := m.think(&q.Options, &p.requests[0], prompt.Output, prompt.Marks); bad != nil {
 		return nil, bad
 	}
 	if q.ReturnPromptText {
@@ -78,8 +86,8 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 		p.requests[0].Prompt = nil
 	}
 	a.scored = p.requests[0].Prompt != nil
-	if a.output != reasoning.Content {
-		p.requests[0].Show = m.thinkTags()
+	if prompt.Divided && a.marks.Rewrites(a.output) {
+		p.requests[0].Show = m.thinkTags(a.marks)
 	}
 	if a.hideThoughts {
 		a.echoThought = ""

@@ -10,7 +10,8 @@ import (
 type chatAnswer struct {
 	prompt []int32 // token ids
 	role   string
-	output reasoning.Start // what every choice begins with
+	output reasoning.Start  // what every choice begins with
+	marks  *reasoning.Marks // around thoughts
 	// echo is put before the content of every choice, echoThought before its reasoning;
 	// "": nothing is.
 	echo, echoThought string
@@ -36,10 +37,10 @@ func (a *chatAnswer) complete(dst []byte, r *reply, st *engine.Stream, choices [
 
 // thoughtTokens returns how many of the tokens of a choice are thought.
 func (a *chatAnswer) thoughtTokens(r *reply, ids []int32) int {
-	if a.output == reasoning.Content {
+	if !a.marks.Rewrites(a.output) {
 		return 0
 	}
-	c := reasoning.NewCounter(a.output)
+	c := a.marks.NewCounter(a.output)
 	for _, id := range ids {
 		c.Next(r.tok.Bytes(id))
 	}
@@ -58,10 +59,10 @@ func (a *chatAnswer) choice(i int, g *gathered, logprobs bool) api.Choice {
 
 func (a *chatAnswer) encoder(r *reply, st *engine.Stream) encoder {
 	e := &chatEncoder{r: r, a: a, st: st, enc: api.NewStream(r.meta, r.form), chunks: newChunker(r)}
-	if a.output != reasoning.Content {
+	if a.marks.Rewrites(a.output) {
 		e.split, e.counts = make([]reasoning.Splitter, r.n), make([]reasoning.Counter, r.n)
 		for i := range e.split {
-			e.split[i], e.counts[i] = reasoning.New(a.output), reasoning.NewCounter(a.output)
+			e.split[i], e.counts[i] = a.marks.New(a.output), a.marks.NewCounter(a.output)
 		}
 	}
 	return e

@@ -92,7 +92,7 @@ func (s *Service) textRequest(m *Model, q *api.CompletionRequest, params sampler
 		if !m.Chat.Divides() {
 			return r, errNoThoughts()
 		}
-		if bad := m.think(&q.Options, &r, m.textStart(tokens)); bad != nil {
+		if bad := m.think(&q.Options, &r, m.textStart(tokens), m.Chat.Marks()); bad != nil {
 			return r, bad
 		}
 	}

@@ -86,7 +86,7 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	for i := range p.requests {
 		r := &p.requests[i]
 		for range max(1, r.N) {
-			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, start)))
+			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, p.marks.Unconstrained(start))))
 		}
 	}
 	return nil

@@ -18,6 +18,8 @@ type lexicon struct {
 	vocabulary *grammar.Vocabulary
 	tok        *tokenizer.Tokenizer
 	eos        []int32
+	open       string   // the mark that opens thoughts
+	closing    string   // the text that ends what is not constrained
 	openers    []int32  // tokens whose bytes are a part of the tag that opens thoughts
 	closers    []int32  // tokens in which more bytes follow the end of the closing tag
 	scratch    []uint32 // a row for Only, which is called by the engine's loop alone
@@ -31,7 +33,11 @@ func newLexicon(m *Model) (*lexicon, error) {
 	l.eos = append(l.eos, m.Generation.Stop...)
 	tokens := make([][]byte, min(m.VocabSize, m.Tokenizer.VocabSize()))
 	var special []grammar.Special // grammars can name them
-	open, closing := []byte(reasoning.Open), []byte(reasoning.Close)
+	l.open, l.closing = reasoning.Open, reasoning.Close
+	if m.Chat != nil {
+		l.open, l.closing = m.Chat.Marks().Opening(), m.Chat.Marks().Constrains()
+	}
+	open, closing := []byte(l.open), []byte(l.closing)
 	for i := range tokens {
 		id := int32(i)
 		b := m.Tokenizer.Bytes(id)
@@ -175,7 +181,7 @@ func (k *mask) Accept(t int32) bool {
 		k.plain = k.plain && k.matcher.Accept(t)
 		switch {
 		case tag:
-			if k.tag += len(k.lexicon.tok.Bytes(t)); k.tag == len(reasoning.Open) {
+			if k.tag += len(k.lexicon.tok.Bytes(t)); k.tag == len(k.lexicon.open) {
 				k.phase, k.tag = inThoughts, 0
 				k.matcher.Rollback(k.matcher.Len()) // it may have taken the tag for content
 			}
@@ -206,7 +212,7 @@ func (k *mask) Accept(t int32) bool {
 // opens reports whether t goes on with the tag that opens thoughts.
 func (k *mask) opens(t int32) bool {
 	b := k.lexicon.tok.Bytes(t)
-	return len(b) > 0 && bytes.HasPrefix([]byte(reasoning.Open[k.tag:]), b)
+	return len(b) > 0 && bytes.HasPrefix([]byte(k.lexicon.open[k.tag:]), b)
 }
 
 // closing says where in a token the tag that closes thoughts has its end.
@@ -221,22 +227,15 @@ const (
 // closes returns where the closing tag ends in token t, if k.tag bytes of it came before t,
 // and how many bytes of the tag have come after t.
 func (k *mask) closes(t int32) (tag int, end closing) {
-	const closer = reasoning.Close
+	closer := k.lexicon.closing
 	tag = k.tag
 	b := k.lexicon.tok.Bytes(t)
 	for i, c := range b {
-		switch {
-		case c == closer[tag]:
-			if tag++; tag == len(closer) {
-				if i < len(b)-1 {
-					return 0, early
-				}
-				return 0, last
+		if tag = reasoning.Follow(closer, tag, c); tag == len(closer) {
+			if i < len(b)-1 {
+				return 0, early
 			}
-		case c == closer[0]:
-			tag = 1
-		default:
-			tag = 0
+			return 0, last
 		}
 	}
 	return tag, nowhere

@@ -19,11 +19,12 @@ import (
 type prepared struct {
 	requests   []engine.Request // one for each prompt
 	reply      reply
-	options    *api.Options    // keeps the body; nil after detach
-	constraint *api.Constraint // of the options; set by detach
-	recorded   int64           // bytes of the request that its recording keeps; set by detach
-	output     reasoning.Start // what every choice begins with
-	given      string          // with a constraint: the beginning of the constrained text, which the choices continue
+	options    *api.Options     // keeps the body; nil after detach
+	constraint *api.Constraint  // of the options; set by detach
+	recorded   int64            // bytes of the request that its recording keeps; set by detach
+	output     reasoning.Start  // what every choice begins with
+	marks      *reasoning.Marks // around thoughts
+	given      string           // with a constraint: the beginning of the constrained text, which the choices continue
 }
 
 // sender is what the headers say about the sender of a request.

@@ -35,7 +35,7 @@ func (e *chatEncoder) divide(c *api.Chunk, text []byte) bool {
 // divide splits the text of a whole choice into reasoning and content, each after its part
 // of the echo. nil is null: there is no reasoning, or no content after the reasoning.
 func (a *chatAnswer) divide(text []byte) (thought, content *string) {
-	t, c := reasoning.Split(text, a.output)
+	t, c := a.marks.Split(text, a.output)
 	if a.hideThoughts {
 		t = nil
 	}
@@ -48,10 +48,10 @@ func (a *chatAnswer) divide(text []byte) (thought, content *string) {
 	return thought, content
 }
 
-// thinkTags returns the tags around thoughts that are special tokens of the vocabulary.
+// thinkTags returns the marks around thoughts that are special tokens of the vocabulary.
 // The engine leaves special tokens out of the text by default, but the split needs these.
-func (m *Model) thinkTags() (tags []int32) {
-	for _, tag := range []string{reasoning.Open, reasoning.Close} {
+func (m *Model) thinkTags(marks *reasoning.Marks) (tags []int32) {
+	for _, tag := range marks.Tokens() {
 		if id, ok := m.Tokenizer.ID(tag); ok && m.Tokenizer.IsSpecial(id) {
 			tags = append(tags, id)
 		}

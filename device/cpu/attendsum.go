@@ -1,25 +1,24 @@
 package cpu
 
-// partial is the attention of some rows over some positions: their greatest score, the
-// sum of the softmax weights relative to it, and the weighted values. It is one block of
-// memory, so that many can be kept for merging.
-type partial struct {
-	top    []float32 // [rows]
-	weight []float32 // [rows] at least 1; 0: the row sees none of the positions; NaN: a score was NaN
-	unit   []float32 // [rows] the factor from value to numbers
-	value  []float32 // [rows, dims]
-}
+import "math"
 
-// partialFloats is the size of a partial result of n rows of dims numbers.
-func partialFloats(n, dims int) int { return n * (3 + dims) }
-
-func newPartial(data []float32, n int) partial {
-	return partial{top: data[:n:n], weight: data[n : 2*n : 2*n], unit: data[2*n : 3*n : 3*n], value: data[3*n:]}
-}
-
-// from is p without its first n rows.
-func (p *partial) from(n, dims int) partial {
-	return partial{p.top[n:], p.weight[n:], p.unit[n:], p.value[n*dims:]}
+// mask sets the scores outside [lo, hi) to -Inf. Their weights are then zero and add
+// nothing to any sum, so it does not matter which rows share a pass. If no score is left,
+// mask returns false and sets all of them to zero, as weights.
+func mask(scores []float32, lo, hi int) bool {
+	lo, hi = max(lo, 0), min(hi, len(scores))
+	if lo >= hi {
+		clear(scores)
+		return false
+	}
+	for i := range scores[:lo] {
+		scores[i] = float32(math.Inf(-1))
+	}
+	rest := scores[hi:]
+	for i := range rest {
+		rest[i] = float32(math.Inf(-1))
+	}
+	return true
 }
 
 // merge adds a partial result of rows [r0, r0+m) to the sum of those before it.
@@ -72,6 +71,11 @@ func (j *attendJob) store(sc *attendScratch, s *span, head int) {
 }
 
 // withSink is the factor on the weighted values of a row whose softmax has a sink beside its
-// positions. Weights are relative to the greatest score, top. A sink far above it makes the sum as
-// great as exp allows, and so the result nearly zero.
-func withSink(sink, top, weight float32) float32 { return 1 / (weight + exp(sink-top)) }
+// positions. Weights are relative to the greatest score, top.
+func withSink(sink, top, weight float32) float32 {
+	if sink <= top {
+		return 1 / (weight + exp(sink-top))
+	}
+	a := exp(top - sink)
+	return a / (float32(weight*a) + 1)
+}
