@@ -71,11 +71,6 @@ func (j *attendJob) store(sc *attendScratch, s *span, head int) {
 }
 
 // withSink is the factor on the weighted values of a row whose softmax has a sink beside its
-// positions. Weights are relative to the greatest score, top.
-func withSink(sink, top, weight float32) float32 {
-	if sink <= top {
-		return 1 / (weight + exp(sink-top))
-	}
-	a := exp(top - sink)
-	return a / (float32(weight*a) + 1)
-}
+// positions. Weights are relative to the greatest score, top. A sink far above it makes the sum as
+// great as exp allows, and so the result nearly zero.
+func withSink(sink, top, weight float32) float32 { return 1 / (weight + exp(sink-top)) }
