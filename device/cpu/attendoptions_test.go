@@ -91,21 +91,26 @@ func TestAttendOptionsInvariance(t *testing.T) {
 					if !c.fits(kv) || im.name == "generic" && (c.heads*c.dim > 600 || kv == F32) {
 						continue
 					}
-					b := newAttendInput(rnd, c)
-					want := b.rowBits(t, Config{KVType: kv, Impl: im.name}, anywhere(1), nil)
-					round := invarianceRounds[i%len(invarianceRounds)]
-					b.blockTokens = round.blockTokens
-					got := b.rowBits(t, Config{KVType: kv, Impl: im.name}, round.place, rnd)
-					for s := range want {
-						for pos := range want[s] {
-							if !slices.Equal(got[s][pos], want[s][pos]) {
-								t.Fatalf("%s: position %d of sequence %d differs with %d threads and blocks of %d", c.name(), pos, s, len(round.place.node), b.blockTokens)
-							}
-						}
-					}
+					newAttendInput(rnd, c).checkInvariance(t, rnd, Config{KVType: kv, Impl: im.name}, i)
 				}
 			})
 		})
+	}
+}
+
+// checkInvariance compares one of the rounds with a thread that computes each sequence at once.
+func (b *attendInput) checkInvariance(t *testing.T, rnd *rand.Rand, cfg Config, i int) {
+	t.Helper()
+	want := b.rowBits(t, cfg, anywhere(1), nil)
+	round := invarianceRounds[i%len(invarianceRounds)]
+	b.blockTokens = round.blockTokens
+	got := b.rowBits(t, cfg, round.place, rnd)
+	for s := range want {
+		for pos := range want[s] {
+			if !slices.Equal(got[s][pos], want[s][pos]) {
+				t.Fatalf("%s: position %d of sequence %d differs with %d threads and blocks of %d", b.name(), pos, s, len(round.place.node), b.blockTokens)
+			}
+		}
 	}
 }
 

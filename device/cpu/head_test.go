@@ -74,29 +74,33 @@ func TestHiddenRows(t *testing.T) {
 		h := newHeadTest(t, rnd, Config{Threads: 3, KVType: BF16}, 500)
 		rows := randomRows(rnd, drawRows+5)
 		want := h.draw(t, rows, host)
-		for _, every := range []int{3, 1} {
-			hidden := slices.Clone(rows)
-			var at []int
-			for i := range hidden {
-				if hidden[i].Hidden = i%every == 0; hidden[i].Hidden {
-					hidden[i].Mask, hidden[i].Host = 7, false // what such a row asks for otherwise is not looked at
-					at = append(at, i)
-				}
-			}
-			if every == 1 {
-				h.head.W = model.NoWeight
-			}
-			out := h.draw(t, hidden, host && every > 1)
-			for i, token := range out.Tokens {
-				if hidden[i].Hidden && token != -1 || !hidden[i].Hidden && token != want.Tokens[i] {
-					t.Fatalf("row %d, one of %d is reported: token %d, alone %d", i, every, token, want.Tokens[i])
-				}
-			}
-			for n, i := range at {
-				if !slices.Equal(out.Hidden[n*headColumns:(n+1)*headColumns], h.view(model.Act{Width: headColumns}).row(i)) {
-					t.Fatalf("vector %d is not row %d", n, i)
-				}
-			}
+		h.checkHidden(t, rows, want.Tokens, 3, host)
+		h.head.W = model.NoWeight
+		h.checkHidden(t, rows, want.Tokens, 1, false)
+	}
+}
+
+// checkHidden has every so many of the rows reported, which draw the tokens want otherwise.
+func (h *headTest) checkHidden(t *testing.T, rows []backend.Draw, want []int32, every int, host bool) {
+	t.Helper()
+	rows = slices.Clone(rows)
+	for i := 0; i < len(rows); i += every {
+		rows[i].Hidden, rows[i].Mask = true, 7 // what such a row asks for otherwise is not looked at
+	}
+	out := h.draw(t, rows, host)
+	hidden := out.Hidden
+	for i, token := range out.Tokens {
+		switch {
+		case !rows[i].Hidden && token != want[i]:
+			t.Fatalf("one row of %d is reported: row %d drew %d, alone %d", every, i, token, want[i])
+		case !rows[i].Hidden:
+			continue
+		case token != -1:
+			t.Fatalf("row %d is reported and drew %d", i, token)
 		}
+		if !slices.Equal(hidden[:headColumns], h.view(model.Act{Width: headColumns}).row(i)) {
+			t.Fatalf("one row of %d is reported: the vector of row %d is another's", every, i)
+		}
+		hidden = hidden[headColumns:]
 	}
 }
