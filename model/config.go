@@ -148,7 +148,7 @@ func ParseConfig(b []byte) (Config, error) {
 		return Config{}, badConfig("%v", err)
 	}
 	if arch, r, ok := findRecipe(head.Architectures, head.ModelType); ok {
-		return readRecipe(arch, r, jsontext.Trim(b))
+		return readRecipe(arch, r, jsontext.Trim(b), nil)
 	}
 	arch, fam, ok := findFamily(head.Architectures, head.ModelType)
 	if !ok {
