@@ -413,11 +413,22 @@ func (g *ggufModel) recipeName(r ggufRecipe, name string) string {
 // recipeStoredName is what the file calls a tensor of the description.
 func (g *ggufModel) recipeStoredName(r ggufRecipe) func(string) string {
 	return func(name string) string {
-		for _, stored := range g.order {
-			if g.recipeName(r, stored) == name {
+		for stored, other := range r.whole {
+			if other == name {
 				return stored
 			}
 		}
-		return strings.TrimPrefix(name, "model.")
+		layer, rest, ok := layerName(name, "model.layers.")
+		part, kind, _ := cutLast(rest)
+		for stored, other := range r.names {
+			switch {
+			case !ok:
+			case other == rest:
+				return "blk." + layer + "." + stored
+			case other == part:
+				return "blk." + layer + "." + stored + "." + kind
+			}
+		}
+		return g.storedName(name)
 	}
 }

@@ -133,6 +133,7 @@
 //
 // Scores that are bounded (model.Attention.Softcap), and logits of a head that bounds them, go through
 // impl.bound, which takes its exponentials from the softmax's kernel.
+//
 // # Experts
 //
 // The rows of a step are sorted by the experts that their router chose, and each expert computes its rows together, in
