@@ -43,6 +43,9 @@ func readRecipe(arch string, r recipe, file jsontext.Value, from *origin) (Confi
 	}
 	f.Architecture = arch
 	f.Network.Skip = slices.Clone(r.skip)
+	if f.outer != nil {
+		f.Network.Skip = append(f.Network.Skip, towers...)
+	}
 	r.read(f)
 	if f.err == nil {
 		f.check()

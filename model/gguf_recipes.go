@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"weir/internal/jsontext"
@@ -103,6 +104,14 @@ var ggufRecipes = map[string]ggufRecipe{
 			f["moe_num_shared_experts"], f["moe_layer_interval"], f["moe_layer_start_index"] = g.int("expert_shared_count"), g.int("interleave_moe_layer_step"), g.int("leading_dense_block_count")
 			g.int("expert_shared_feed_forward_length") // the product of two of these
 		}},
+	"glm4moe": {arch: "Glm4MoeForCausalLM", fields: func(g *ggufModel, f map[string]any) {
+		f["use_qk_norm"] = g.hasAny("blk.0.attn_q_norm.weight")
+		g.deepseekFields(f)
+	}, names: ggufNamesOf("mlp.gate", "mlp.shared_experts.", "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", "post_attention_norm", "post_attention_layernorm")},
+	"deepseek2": {arch: "DeepseekV3ForCausalLM", names: ggufNamesOf("mlp.gate", "mlp.shared_experts.", "exp_probs_b.bias", "mlp.gate.e_score_correction_bias",
+		"attn_q_a", "self_attn.q_a_proj", "attn_q_a_norm", "self_attn.q_a_layernorm", "attn_q_b", "self_attn.q_b_proj", "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa",
+		"attn_kv_a_norm", "self_attn.kv_a_layernorm", "attn_kv_b", "self_attn.kv_b_proj", "attn_k_b", "self_attn.k_b", "attn_v_b", "self_attn.v_b"),
+		fields: func(g *ggufModel, f map[string]any) { g.latentFields(f); g.deepseekFields(f) }},
 	// Mixtral, whose files say llama.
 	"llama": {arch: "MixtralForCausalLM", pairs: true, names: ggufNamesOf("block_sparse_moe.gate", "")},
 }
@@ -126,6 +135,83 @@ func (g *ggufModel) copyFloats(f map[string]any, names ...string) {
 	for _, name := range names {
 		if x := g.float(name); x != nil {
 			f[name] = *x
+		}
+	}
+}
+
+// deepseekFields translates the keys about the choice of experts. Which layers have some follows from
+// the tensors.
+func (g *ggufModel) deepseekFields(f map[string]any) {
+	for key, field := range map[string]string{"expert_group_count": "n_group", "expert_group_used_count": "topk_group", "expert_shared_count": "n_shared_experts"} {
+		f[field] = g.int(key)
+	}
+	f["n_routed_experts"] = g.int("expert_count")
+	f["routed_scaling_factor"] = 1.0
+	if x := g.positive("expert_weights_scale"); x != nil {
+		f["routed_scaling_factor"] = *x
+	}
+	f["norm_topk_prob"] = false
+	if v, ok := g.value("expert_weights_norm"); ok {
+		norm, err := v.Bool()
+		g.wrong("expert_weights_norm", err)
+		f["norm_topk_prob"] = norm
+	}
+	sigmoid := slices.ContainsFunc(g.order, func(name string) bool { return strings.HasSuffix(name, ".exp_probs_b.bias") })
+	if kind := g.int("expert_gating_func"); kind != 0 && (kind == 2) != sigmoid { // llama.cpp, LLAMA_EXPERT_GATING_FUNC_TYPE
+		g.wrong("expert_gating_func", fmt.Errorf("is %d, which does not go with the tensors", kind))
+	}
+	if g.arch == "deepseek2" && !sigmoid {
+		g.name = "DeepseekV2ForCausalLM"
+		if groups, _ := f["n_group"].(int); groups > 1 {
+			f["topk_method"] = "group_limited_greedy"
+		}
+	}
+	g.int("leading_dense_block_count")
+	layers, _ := f["num_hidden_layers"].(int)
+	layers -= g.int("nextn_predict_layers")
+	f["num_hidden_layers"] = layers
+	var types []string
+	for i := range min(layers, maxLayers) {
+		kind := "dense"
+		if g.hasAny(fmt.Sprintf("blk.%d.ffn_gate_exps.weight", i)) {
+			kind = "sparse"
+		}
+		types = append(types, kind)
+	}
+	f["mlp_layer_types"] = types
+}
+
+// latentFields translates the keys about latent attention.
+func (g *ggufModel) latentFields(f map[string]any) {
+	rope := g.int("rope.dimension_count")
+	f["kv_lora_rank"], f["qk_rope_head_dim"] = g.int("attention.kv_lora_rank"), rope
+	f["q_lora_rank"] = nil
+	if rank := g.int("attention.q_lora_rank"); rank > 0 {
+		f["q_lora_rank"] = rank
+	}
+	key, value := g.int("attention.key_length_mla"), g.int("attention.value_length_mla")
+	if key == 0 { // files made before keys and values had been taken apart
+		key, value = g.int("attention.key_length"), g.int("attention.value_length")
+	}
+	f["qk_nope_head_dim"], f["v_head_dim"] = key-rope, value
+	delete(f, "head_dim")
+	f["num_key_value_heads"] = f["num_attention_heads"]
+	p, _ := f["rope_parameters"].(map[string]any)
+	delete(p, "partial_rotary_factor")
+	if x := g.positive("rope.scaling.yarn_log_multiplier"); x != nil {
+		// The converter multiplies mscale_all_dim by 0.1, which is in the formula.
+		p["mscale_all_dim"], p["mscale"] = *x*10, *x*10
+	}
+}
+
+// latentApart says that the parts of kv_b_proj that make keys and values are tensors of their own.
+func (n *Network) latentApart() {
+	for i := range n.Layers {
+		for k, m := range n.Layers[i].Mixers {
+			if l, ok := m.(LatentSpec); ok {
+				l.KB, l.VB = "self_attn.k_b", "self_attn.v_b"
+				n.Layers[i].Mixers[k] = l
+			}
 		}
 	}
 }
@@ -180,11 +266,14 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 	if err != nil {
 		return Config{}, g.bad("%v", err)
 	}
-	c, err := readRecipe(r.arch, recipes[r.arch], jsontext.Trim(b), &origin{g.path, func(field string) string { return field }})
+	c, err := readRecipe(g.name, recipes[g.name], jsontext.Trim(b), &origin{g.path, func(field string) string { return field }})
 	if err != nil {
 		return Config{}, err
 	}
 	c.Network.expertsApart()
+	if g.hasAny("blk.0.attn_k_b.weight") {
+		c.Network.latentApart()
+	}
 	if r.describe != nil {
 		r.describe(&c.Network)
 	}
@@ -263,6 +352,11 @@ func (g *ggufModel) recipeTensors(r ggufRecipe, c *Config) ([]weights.Tensor, er
 			}
 			continue
 		}
+		if layer, _, ok := layerName(name, "blk."); ok {
+			if n, err := strconv.Atoi(layer); err == nil && n >= c.Layers {
+				continue // of a layer that predicts several tokens at a time
+			}
+		}
 		t := g.tensors[name]
 		if t.Name = g.recipeName(r, name); t.Name == "" {
 			extra = append(extra, name)
@@ -319,11 +413,22 @@ func (g *ggufModel) recipeName(r ggufRecipe, name string) string {
 // recipeStoredName is what the file calls a tensor of the description.
 func (g *ggufModel) recipeStoredName(r ggufRecipe) func(string) string {
 	return func(name string) string {
-		for _, stored := range g.order {
-			if g.recipeName(r, stored) == name {
+		for stored, other := range r.whole {
+			if other == name {
 				return stored
 			}
 		}
-		return strings.TrimPrefix(name, "model.")
+		layer, rest, ok := layerName(name, "model.layers.")
+		part, kind, _ := cutLast(rest)
+		for stored, other := range r.names {
+			switch {
+			case !ok:
+			case other == rest:
+				return "blk." + layer + "." + stored
+			case other == part:
+				return "blk." + layer + "." + stored + "." + kind
+			}
+		}
+		return g.storedName(name)
 	}
 }
