@@ -42,6 +42,7 @@ type Stream struct {
 		sync.Mutex
 		pending   backlog
 		prompt    [][]PromptLogprob // of each request
+		pooled    [][]float32       // of each request
 		cached    int
 		drawn     int  // tokens, of all choices
 		cancelled bool // events are dropped
@@ -71,6 +72,13 @@ func (s *Stream) setPrompt(i, cached int, prompt []PromptLogprob) {
 	s.mu.Lock()
 	s.mu.cached += cached
 	s.mu.prompt[i] = prompt
+	s.mu.Unlock()
+}
+
+// setPooled stores the vectors of request i, before its event.
+func (s *Stream) setPooled(i int, vector []float32) {
+	s.mu.Lock()
+	s.mu.pooled[i] = vector
 	s.mu.Unlock()
 }
 
@@ -242,4 +250,12 @@ func (s *Stream) PromptLogprobs(i int) []PromptLogprob {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clip(s.mu.prompt[i])
+}
+
+// Pooled is what Request.Pool of request i asks for: one vector [Spec.Hidden], or with PoolAll one for each token
+// of the prompt, [tokens, Spec.Hidden]. It is complete when the request's event can be taken, and nil before.
+func (s *Stream) Pooled(i int) []float32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.pooled[i]
 }
