@@ -190,6 +190,9 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: http,
 	},
+	"pooling": {
+		mayNot: noIO,
+	},
 	"quantconfig": {
 		may:    []string{"internal/jsontext", "weights"},
 		mayNot: noIO,
@@ -225,7 +228,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
