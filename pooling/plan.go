@@ -16,8 +16,6 @@ const (
 	Max               // the greatest of each component
 )
 
-func (k Kind) String() string { return [...]string{"last", "first", "mean", "max"}[k] }
-
 // Activation is a function of each component; Softmax is one of all of them.
 type Activation uint8
 
@@ -173,16 +171,4 @@ func Normalize(x []float32) {
 	for i := range x {
 		x[i] /= n
 	}
-}
-
-// Cosine is the cosine of the angle between two vectors of one size.
-func Cosine(a, b []float32) float32 {
-	dot, aa, bb := float32(0), float32(0), float32(0)
-	for i, v := range a {
-		dot += float32(v * b[i])
-		aa += float32(v * v)
-		bb += float32(b[i] * b[i])
-	}
-	const least = 1e-8 // as in torch.nn.functional.cosine_similarity
-	return dot / float32(max(math.Sqrt(float64(aa))*math.Sqrt(float64(bb)), least*least))
 }
