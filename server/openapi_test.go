@@ -215,6 +215,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", servertest.TextPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", servertest.TextPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", servertest.TextPath, "", text(nil), 401, []string{""}},
 		{"POST", servertest.ChatPath + "/render", "", chat(everything), 200, nil}, {"POST", servertest.ChatPath + "/render", "", chat(streams), 200, nil}, {"POST", servertest.TextPath + "/render", "", text(textStream), 200, nil}, {"POST", servertest.TextPath + "/render", "", "{}", 400, nil},
 		{"GET", "/v1/models", "", "", 200, nil}, {"GET", "/v1/models/tiny", "/v1/models/{id}", "", 200, nil}, {"GET", "/v1/models/none", "/v1/models/{id}", "", 404, nil}, {"GET", "/v1/models", "", "", 401, []string{""}},
+		{"POST", "/v1/embeddings", "", `{"input":"Hi"}`, 400, nil}, // TestOpenAPIEmbeddings has the answers
 		{"POST", "/tokenize", "", `{"prompt":"Hi","return_token_strs":true}`, 200, nil}, {"POST", "/tokenize", "", `{"messages":[{"role":"user","content":"x"}]}`, 200, nil}, {"POST", "/tokenize", "", `{}`, 400, nil},
 		{"POST", "/detokenize", "", `{"tokens":[5,6]}`, 200, nil}, {"POST", "/detokenize", "", `{"tokens":[-1]}`, 400, nil},
 		{"GET", "/health", "", "", 200, nil}, {"GET", "/ping", "", "", 200, nil}, {"POST", "/ping", "", "", 200, nil}, {"GET", "/ready", "", "", 200, nil}, {"GET", "/version", "", "", 200, nil}, {"GET", "/metrics", "", "", 200, nil},
