@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"weir/feedback"
+	"weir/pooling"
 	"weir/server"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
@@ -265,6 +266,29 @@ func TestOpenAPIAnswers(t *testing.T) {
 		if !seen[path] {
 			t.Errorf("nothing is asked of %s", path)
 		}
+	}
+}
+
+// TestOpenAPIEmbeddings: requests and answers of a model that embeds are what the document says.
+func TestOpenAPIEmbeddings(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Spec.Hidden = 4
+		s.Model.Pooling = &pooling.Plan{Hidden: 4, Normalize: true}
+	})
+	d := h.document(t)
+	const path = "/v1/embeddings"
+	for _, body := range []string{
+		`{"input":"Hi"}`, `{"input":["a","b"],"encoding_format":"base64","dimensions":2,"user":"u"}`, `{"input":[[5],[6,7]],"normalize":false,"embed_dtype":"float32","endianness":"little"}`,
+		`{"messages":[{"role":"user","content":"x"}],"truncate_prompt_tokens":-1,"cache_salt":"s"}`,
+	} {
+		d.check(t, body, "application/json", path, "post", "requestBody")
+		status, answer, header := h.Get("POST", path, body)
+		if status != 200 {
+			t.Errorf("%s: %d %s", body, status, answer)
+			continue
+		}
+		d.checkAnswer(t, answer, header.Get("Content-Type"), path, "post", "responses", "200")
 	}
 }
 

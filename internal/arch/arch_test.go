@@ -214,7 +214,7 @@ var rules = map[string]rule{
 	},
 	"server": {
 		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
-		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "server/servertest", "tokenizer"},
+		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
@@ -238,7 +238,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"server/sdktest": {
-		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "tokenizer"},
 	},
 	"server/servertest": {
 		may: []string{"auth", "backend", "backend/sim", "calls", "chat", "engine", "feedback", "internal/jsontext", "models", "objects", "queues", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},

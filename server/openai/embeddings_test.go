@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/backend/sim"
 	"weir/engine"
@@ -295,7 +296,7 @@ func TestE8Counts(t *testing.T) {
 // TestE9ClientLeaves: the inputs of a client that has left are not computed further.
 func TestE9ClientLeaves(t *testing.T) {
 	t.Parallel()
-	h := newEmbedder(t, nil)
+	h := newEmbedder(t, func(s *servertest.Setup) { s.TCP = true }) // connections in memory are not watched
 	held, release := h.HoldSteps()
 	conn, err := h.Dial()
 	if err != nil {
@@ -305,8 +306,11 @@ func TestE9ClientLeaves(t *testing.T) {
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", embeddingPath, len(body), body)
 	<-held
 	conn.Close()
-	servertest.WaitFor(t, "the abort", func() bool { return h.Instance.Transport().Held() == (transport.Held{}) })
+	left := servertest.Eventually(10*time.Second, func() bool { return h.Instance.Transport().Held() == (transport.Held{}) })
 	release()
+	if !left {
+		t.Errorf("the client has left, but the server holds %+v", h.Instance.Transport().Held())
+	}
 	servertest.WaitFor(t, "the blocks", h.NoBlocks)
 	if s := h.Engine.Stats(); s.Finished[engine.Aborted] != 1 {
 		t.Errorf("%+v", s)
