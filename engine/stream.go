@@ -45,6 +45,7 @@ type Stream struct {
 		pooled    [][]float32       // of each request
 		cached    int
 		drawn     int  // tokens, of all choices
+		vectors   int  // requests whose vectors are in pooled
 		cancelled bool // events are dropped
 	}
 
@@ -79,6 +80,7 @@ func (s *Stream) setPrompt(i, cached int, prompt []PromptLogprob) {
 func (s *Stream) setPooled(i int, vector []float32) {
 	s.mu.Lock()
 	s.mu.pooled[i] = vector
+	s.mu.vectors++
 	s.mu.Unlock()
 }
 
@@ -258,4 +260,11 @@ func (s *Stream) Pooled(i int) []float32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.pooled[i]
+}
+
+// Vectors is the number of requests whose vectors have been computed, whether their events have been taken or not.
+func (s *Stream) Vectors() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.vectors
 }
