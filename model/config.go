@@ -148,7 +148,7 @@ func ParseConfig(b []byte) (Config, error) {
 		return Config{}, badConfig("%v", err)
 	}
 	if arch, r, ok := findRecipe(head.Architectures, head.ModelType); ok {
-		return readRecipe(arch, r, jsontext.Trim(b))
+		return readRecipe(arch, r, jsontext.Trim(b), nil)
 	}
 	arch, fam, ok := findFamily(head.Architectures, head.ModelType)
 	if !ok {
@@ -346,12 +346,16 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	return c, nil
 }
 
+// Alike reports whether the network is one whose layers are alike, so that the other fields say all
+// of it: Llama, Mistral, Qwen2 and Qwen3.
+func (c *Config) Alike() bool { _, ok := families[c.Architecture]; return ok }
+
 // describe makes the description of a network whose layers are alike: Llama, Mistral, Qwen2 and Qwen3.
 func (c *Config) describe() {
 	norm := func(name string) NormSpec { return NormSpec{Name: name, Eps: c.NormEps} }
 	c.Network = Network{Final: norm("model.norm"), Ropes: []Rope{c.Rope}}
 	for i := range c.Layers {
-		a := AttentionSpec{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj", Heads: c.Heads, KVHeads: c.KVHeads,
+		a := AttentionSpec{AttentionNames: AttentionNames{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj"}, Heads: c.Heads, KVHeads: c.KVHeads,
 			KeyDim: c.HeadDim, ValueDim: c.HeadDim, QKVBias: c.QKVBias, OutBias: c.OutBias, ShareWith: -1, Window: c.Windows[i]}
 		if c.QKNorm {
 			a.QNorm, a.KNorm = norm("self_attn.q_norm"), norm("self_attn.k_norm")

@@ -12,7 +12,7 @@ import (
 func init() {
 	recipes["DeepseekV2ForCausalLM"] = recipe{modelType: "deepseek_v2", read: deepseekV2}
 	recipes["DeepseekV3ForCausalLM"] = recipe{modelType: "deepseek_v3", read: deepseekV3}
-	recipes["KimiK25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model.", skip: []string{"vision_tower.", "mm_projector."}}
+	recipes["KimiK25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model."}
 	recipes["Glm4MoeLiteForCausalLM"] = recipe{modelType: "glm4_moe_lite", read: glm4MoELite}
 	recipes["Mistral4ForCausalLM"] = recipe{modelType: "mistral4", read: mistral4}
 }
@@ -56,9 +56,14 @@ func (f *fields) yarnScale() float32 {
 
 // deepseekExperts are experts with their usual names.
 func (f *fields) deepseekExperts(experts, topK, inner int) ExpertsSpec {
-	e := ExpertsSpec{Router: "mlp.gate", Experts: f.int("n_routed_experts", experts), TopK: f.int("num_experts_per_tok", topK),
-		Inner: f.int("moe_intermediate_size", inner), Act: f.activation("hidden_act", "silu"), Groups: f.int("n_group", 0), TopGroups: f.int("topk_group", 0),
-		Layout: OneByOne, Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj", Scale: f.float32("routed_scaling_factor", 1)}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "mlp.gate", Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", topK), Groups: f.int("n_group", 0), TopGroups: f.int("topk_group", 0), Scale: f.float32("routed_scaling_factor", 1)},
+		Experts:     f.int("n_routed_experts", experts),
+		Inner:       f.int("moe_intermediate_size", inner),
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
 	if e.Groups <= 1 {
 		e.Groups, e.TopGroups = 0, 0
 	}

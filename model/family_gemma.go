@@ -6,14 +6,12 @@ import "math"
 // after each part, layers with a window between others, and embeddings scaled by the root of their size.
 
 func init() {
-	towers := []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.",
-		"model.audio_tower.", "model.embed_vision.", "model.embed_audio."}
 	recipes["Gemma2ForCausalLM"] = recipe{modelType: "gemma2", read: gemma2}
 	recipes["Gemma3ForCausalLM"] = recipe{modelType: "gemma3_text", read: gemma3}
-	recipes["Gemma3ForConditionalGeneration"] = recipe{modelType: "gemma3", read: gemma3, prefix: "language_model.model.", skip: towers}
+	recipes["Gemma3ForConditionalGeneration"] = recipe{modelType: "gemma3", read: gemma3, prefix: "language_model.model."}
 	recipes["Gemma4ForCausalLM"] = recipe{modelType: "gemma4_text", read: gemma4}
-	recipes["Gemma4ForConditionalGeneration"] = recipe{modelType: "gemma4", read: gemma4, prefix: "model.language_model.", skip: towers}
-	recipes["Gemma4UnifiedForConditionalGeneration"] = recipe{modelType: "gemma4_unified", read: gemma4, prefix: "model.language_model.", skip: towers}
+	recipes["Gemma4ForConditionalGeneration"] = recipe{modelType: "gemma4", read: gemma4, prefix: "model.language_model."}
+	recipes["Gemma4UnifiedForConditionalGeneration"] = recipe{modelType: "gemma4_unified", read: gemma4, prefix: "model.language_model."}
 }
 
 // sandwich are the four norms of a layer.
@@ -168,11 +166,19 @@ func (f *fields) gemma4Sizes(isWide func(int) bool, wideDim int) []gemma4Size {
 }
 
 func (f *fields) gemma4Experts() ExpertsSpec {
-	e := ExpertsSpec{Router: "router.proj", FromX: true, RouterNorm: NormSpec{Name: "router.scale", Eps: f.NormEps, Raw: true},
-		RouterMul: float32(1 / math.Sqrt(float64(f.Hidden))), PerExpert: "router.per_expert_scale", Experts: f.int("num_experts", 0),
-		TopK: f.int("top_k_experts", 0), Renorm: true, Inner: f.int("moe_intermediate_size", 0), Act: f.activation("hidden_activation", "gelu_pytorch_tanh"),
-		Layout: Stacked, GateUp: "experts.gate_up_proj", DownAll: "experts.down_proj",
-		Norm: f.norm("pre_feedforward_layernorm_2"), OutNorm: f.norm("post_feedforward_layernorm_2")}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "router.proj", PerExpert: "router.per_expert_scale", GateUp: "experts.gate_up_proj", DownAll: "experts.down_proj"},
+		Choice:      Choice{TopK: f.int("top_k_experts", 0), Renorm: true},
+		FromX:       true,
+		RouterNorm:  NormSpec{Name: "router.scale", Eps: f.NormEps, Raw: true},
+		RouterMul:   float32(1 / math.Sqrt(float64(f.Hidden))),
+		Experts:     f.int("num_experts", 0),
+		Inner:       f.int("moe_intermediate_size", 0),
+		Act:         f.activation("hidden_activation", "gelu_pytorch_tanh"),
+		Layout:      Stacked,
+		Norm:        f.norm("pre_feedforward_layernorm_2"),
+		OutNorm:     f.norm("post_feedforward_layernorm_2"),
+	}
 	f.checkExperts(&e)
 	return e
 }

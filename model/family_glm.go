@@ -42,9 +42,14 @@ func minimaxM2(f *fields) {
 		f.partial = float64(n) / float64(f.HeadDim)
 	}
 	rope := f.rope(f.HeadDim, ropeKind{theta: 5_000_000, partial: f.partial})
-	e := ExpertsSpec{Router: "block_sparse_moe.gate", Bias: "block_sparse_moe.e_score_correction_bias", Experts: f.int("num_local_experts", 256),
-		TopK: f.int("num_experts_per_tok", 8), Inner: f.Intermediate, Act: f.activation("hidden_act", "silu"), Score: SigmoidScore, Renorm: true,
-		Layout: OneByOne, Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "block_sparse_moe.gate", Bias: "block_sparse_moe.e_score_correction_bias", Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 8), Score: SigmoidScore, Renorm: true},
+		Experts:     f.int("num_local_experts", 256),
+		Inner:       f.Intermediate,
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
 	f.checkExperts(&e)
 	a := f.attention()
 	a.Rope, a.QNorm, a.KNorm, a.RowNorm = rope, f.norm("self_attn.q_norm"), f.norm("self_attn.k_norm"), true
@@ -54,10 +59,14 @@ func minimaxM2(f *fields) {
 func hyV3(f *fields) {
 	f.usual(usual{maxPositions: 131072, eps: 1e-5, kvHeads: 8, headDim: 128})
 	rope := f.rope(f.HeadDim, ropeKind{theta: 11158840})
-	e := ExpertsSpec{Router: "mlp.router.gate", Bias: "mlp.expert_bias", Experts: f.int("num_experts", 192), TopK: f.int("num_experts_per_tok", 8),
-		Inner: f.int("moe_intermediate_size", 1536), Act: f.activation("hidden_act", "silu"), Score: SigmoidScore, Renorm: true, RenormAdd: 1e-20,
-		Scale: f.float32("router_scaling_factor", 2.826), Layout: OneByOne,
-		Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj"}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "mlp.router.gate", Bias: "mlp.expert_bias", Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 8), Score: SigmoidScore, Renorm: true, RenormAdd: 1e-20, Scale: f.float32("router_scaling_factor", 2.826)},
+		Experts:     f.int("num_experts", 192),
+		Inner:       f.int("moe_intermediate_size", 1536),
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
 	s := f.mlp(f.int("num_shared_experts", 1) * e.Inner)
 	s.Gate, s.Up, s.Down = "mlp.shared_mlp.gate_proj", "mlp.shared_mlp.up_proj", "mlp.shared_mlp.down_proj"
 	e.Shared = []MLPSpec{s}

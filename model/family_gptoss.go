@@ -10,9 +10,16 @@ func init() {
 func gptOss(f *fields) {
 	f.usual(usual{maxPositions: 131072, eps: 1e-5, kvHeads: 8, headDim: 64})
 	rope, types := f.rope(f.HeadDim, ropeKind{theta: 150_000}), f.texts("layer_types")
-	e := ExpertsSpec{Router: "mlp.router", RouterBias: true, Experts: f.int("num_local_experts", 128), TopK: f.int("num_experts_per_tok", f.int("experts_per_token", 4)),
-		Inner: f.Intermediate, Score: SoftmaxTop, ExpertBias: true, Layout: TransposedPairs, GateUp: "mlp.experts.gate_up_proj", DownAll: "mlp.experts.down_proj",
-		Act: Activation{Kind: SiLU, Alpha: f.float32("swiglu_alpha", 1.702), Limit: f.float32("swiglu_limit", 7), UpPlus: 1}}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "mlp.router", GateUp: "mlp.experts.gate_up_proj", DownAll: "mlp.experts.down_proj"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", f.int("experts_per_token", 4)), Score: SoftmaxTop},
+		RouterBias:  true,
+		Experts:     f.int("num_local_experts", 128),
+		Inner:       f.Intermediate,
+		ExpertBias:  true,
+		Layout:      TransposedPairs,
+		Act:         Activation{Kind: SiLU, Alpha: f.float32("swiglu_alpha", 1.702), Limit: f.float32("swiglu_limit", 7), UpPlus: 1},
+	}
 	f.checkExperts(&e)
 	f.layers(func(i int, l *Layer) {
 		a := f.attention()

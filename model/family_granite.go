@@ -37,9 +37,14 @@ func granite(f *fields) {
 }
 
 func (f *fields) graniteExperts() ExpertsSpec {
-	e := ExpertsSpec{Router: "block_sparse_moe.router.layer", Experts: f.int("num_local_experts", 8), TopK: f.int("num_experts_per_tok", 2),
-		Inner: f.Intermediate, Act: f.activation("hidden_act", "silu"), Score: SoftmaxTop, Layout: Stacked,
-		GateUp: "block_sparse_moe.input_linear.weight", DownAll: "block_sparse_moe.output_linear.weight"}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "block_sparse_moe.router.layer", GateUp: "block_sparse_moe.input_linear.weight", DownAll: "block_sparse_moe.output_linear.weight"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 2), Score: SoftmaxTop},
+		Experts:     f.int("num_local_experts", 8),
+		Inner:       f.Intermediate,
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      Stacked,
+	}
 	f.checkExperts(&e)
 	return e
 }

@@ -24,22 +24,34 @@ func kimiLinear(f *fields) {
 		}
 		return !f.isWide(types, i, 4)
 	}
-	delta := DeltaSpec{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", B: "self_attn.b_proj", Z: "self_attn.g_a_proj", ZUp: "self_attn.g_b_proj",
-		A: "self_attn.f_a_proj", AUp: "self_attn.f_b_proj", LowRank: linear.HeadDim, ConvQ: "self_attn.q_conv1d", ConvK: "self_attn.k_conv1d", ConvV: "self_attn.v_conv1d",
-		ConvWidth: linear.Conv, ALog: "self_attn.A_log", AShape: []int{1, 1, linear.Heads, 1}, AForm: negativeExp, DtBias: "self_attn.dt_bias",
-		Norm: f.norm("self_attn.o_norm"), GateBy: Sigmoid, O: "self_attn.o_proj", KeyHeads: linear.Heads, ValueHeads: linear.Heads,
-		KeyDim: linear.HeadDim, ValueDim: linear.HeadDim, PerChannel: true}
+	delta := DeltaSpec{
+		DeltaNames: DeltaNames{Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", B: "self_attn.b_proj", Z: "self_attn.g_a_proj", ZUp: "self_attn.g_b_proj", A: "self_attn.f_a_proj", AUp: "self_attn.f_b_proj", ConvQ: "self_attn.q_conv1d", ConvK: "self_attn.k_conv1d", ConvV: "self_attn.v_conv1d", ALog: "self_attn.A_log", DtBias: "self_attn.dt_bias", O: "self_attn.o_proj"},
+		LowRank:    linear.HeadDim,
+		ConvWidth:  linear.Conv,
+		AShape:     []int{1, 1, linear.Heads, 1},
+		AForm:      negativeExp,
+		Norm:       f.norm("self_attn.o_norm"),
+		GateBy:     Sigmoid,
+		KeyHeads:   linear.Heads,
+		ValueHeads: linear.Heads,
+		KeyDim:     linear.HeadDim,
+		ValueDim:   linear.HeadDim,
+		PerChannel: true,
+	}
 	if linear.Heads < 1 || linear.HeadDim < 1 || linear.Conv < 2 {
 		f.bad("linear attention has %d heads of %d and a convolution of %d", linear.Heads, linear.HeadDim, linear.Conv)
 		return
 	}
 	m := f.latent(0, 512, 128, 64, 128)
 	m.Rope, f.Network.Ropes = NoRope, nil
-	e := ExpertsSpec{Router: "block_sparse_moe.gate", Bias: "block_sparse_moe.gate.e_score_correction_bias", Experts: f.int("num_experts", 256),
-		TopK: f.int("num_experts_per_token", 8), Inner: f.int("moe_intermediate_size", 1024), Act: f.activation("hidden_act", "silu"), Score: SigmoidScore,
-		Groups: f.int("num_expert_group", 1), TopGroups: f.int("topk_group", 1), GroupBest2: true, Renorm: f.bool("moe_renormalize", true), RenormAdd: 1e-20,
-		Scale: f.float32("routed_scaling_factor", 2.446), Layout: OneByOne,
-		Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "block_sparse_moe.gate", Bias: "block_sparse_moe.gate.e_score_correction_bias", Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"},
+		Choice:      Choice{TopK: f.int("num_experts_per_token", 8), Score: SigmoidScore, Groups: f.int("num_expert_group", 1), TopGroups: f.int("topk_group", 1), GroupBest2: true, Renorm: f.bool("moe_renormalize", true), RenormAdd: 1e-20, Scale: f.float32("routed_scaling_factor", 2.446)},
+		Experts:     f.int("num_experts", 256),
+		Inner:       f.int("moe_intermediate_size", 1024),
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
 	if e.Groups <= 1 {
 		e.Groups, e.TopGroups = 0, 0
 	}

@@ -68,9 +68,14 @@ func lfm2(f *fields) {
 
 func lfm2MoE(f *fields) {
 	types, conv := f.lfm()
-	e := ExpertsSpec{Router: "feed_forward.gate", Experts: f.int("num_experts", 32), TopK: f.int("num_experts_per_tok", 4), Inner: f.int("moe_intermediate_size", 1792),
-		Act: Activation{Kind: SiLU}, Layout: OneByOne, Gate: "feed_forward.experts.%d.w1", Up: "feed_forward.experts.%d.w3", Down: "feed_forward.experts.%d.w2",
-		Score: SigmoidScore, Renorm: f.bool("norm_topk_prob", true), RenormAdd: 1e-6, Scale: f.float32("routed_scaling_factor", 1)}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "feed_forward.gate", Gate: "feed_forward.experts.%d.w1", Up: "feed_forward.experts.%d.w3", Down: "feed_forward.experts.%d.w2"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 4), Score: SigmoidScore, Renorm: f.bool("norm_topk_prob", true), RenormAdd: 1e-6, Scale: f.float32("routed_scaling_factor", 1)},
+		Experts:     f.int("num_experts", 32),
+		Inner:       f.int("moe_intermediate_size", 1792),
+		Act:         Activation{Kind: SiLU},
+		Layout:      OneByOne,
+	}
 	if f.bool("use_expert_bias", true) {
 		e.Bias = "feed_forward.expert_bias"
 	}

@@ -7,8 +7,7 @@ import "slices"
 
 func init() {
 	recipes["Llama4ForCausalLM"] = recipe{modelType: "llama4_text", read: llama4}
-	recipes["Llama4ForConditionalGeneration"] = recipe{modelType: "llama4", read: llama4, prefix: "language_model.model.",
-		skip: []string{"vision_model.", "multi_modal_projector."}}
+	recipes["Llama4ForConditionalGeneration"] = recipe{modelType: "llama4", read: llama4, prefix: "language_model.model."}
 }
 
 func llama4(f *fields) {
@@ -27,9 +26,16 @@ func llama4(f *fields) {
 	network := func(prefix string, inner int) MLPSpec {
 		return MLPSpec{Gate: prefix + "gate_proj", Up: prefix + "up_proj", Down: prefix + "down_proj", Inner: inner, Act: f.activation("hidden_act", "silu")}
 	}
-	e := ExpertsSpec{Router: "feed_forward.router", Experts: f.int("num_local_experts", 16), TopK: f.int("num_experts_per_tok", 1), Inner: f.Intermediate,
-		Act: f.activation("hidden_act", "silu"), Layout: Transposed, GateUp: "feed_forward.experts.gate_up_proj", DownAll: "feed_forward.experts.down_proj",
-		Score: SigmoidScore, ScoreInput: true, Shared: []MLPSpec{network("feed_forward.shared_expert.", f.Intermediate)}}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "feed_forward.router", GateUp: "feed_forward.experts.gate_up_proj", DownAll: "feed_forward.experts.down_proj"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 1), Score: SigmoidScore},
+		Experts:     f.int("num_local_experts", 16),
+		Inner:       f.Intermediate,
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      Transposed,
+		ScoreInput:  true,
+		Shared:      []MLPSpec{network("feed_forward.shared_expert.", f.Intermediate)},
+	}
 	f.checkExperts(&e)
 	f.layers(func(i int, l *Layer) {
 		rotated := (i+1)%max(every, 1) != 0

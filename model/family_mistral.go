@@ -6,8 +6,7 @@ package model
 
 func init() {
 	recipes["Ministral3ForCausalLM"] = recipe{modelType: "ministral3", read: ministral3}
-	recipes["Mistral3ForConditionalGeneration"] = recipe{modelType: "mistral3", read: mistral3, prefix: "language_model.model.",
-		skip: []string{"vision_tower.", "multi_modal_projector."}}
+	recipes["Mistral3ForConditionalGeneration"] = recipe{modelType: "mistral3", read: mistral3, prefix: "language_model.model."}
 	recipes["MixtralForCausalLM"] = recipe{modelType: "mixtral", read: mixtral}
 }
 
@@ -57,9 +56,14 @@ func mistral3(f *fields) {
 func mixtral(f *fields) {
 	f.usual(usual{maxPositions: 131072, eps: 1e-5, kvHeads: 8})
 	rope := f.rope(f.HeadDim, ropeKind{theta: 1_000_000})
-	e := ExpertsSpec{Router: "block_sparse_moe.gate", Experts: f.int("num_local_experts", 8), TopK: f.int("num_experts_per_tok", 2), Inner: f.Intermediate,
-		Act: f.activation("hidden_act", "silu"), Renorm: true, Layout: OneByOne,
-		Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "block_sparse_moe.gate", Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 2), Renorm: true},
+		Experts:     f.int("num_local_experts", 8),
+		Inner:       f.Intermediate,
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
 	f.checkExperts(&e)
 	f.layers(func(i int, l *Layer) {
 		a := f.attention()

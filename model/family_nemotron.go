@@ -68,10 +68,15 @@ func (f *fields) nemotronTypes() []string {
 }
 
 func (f *fields) nemotronExperts(act Activation) ExpertsSpec {
-	e := ExpertsSpec{Router: "mixer.gate", Bias: "mixer.gate.e_score_correction_bias", Experts: f.int("n_routed_experts", 8), TopK: f.int("num_experts_per_tok", 2),
-		Inner: f.int("moe_intermediate_size", 7688), Act: act, Plain: true, Layout: OneByOne, Up: "mixer.experts.%d.up_proj", Down: "mixer.experts.%d.down_proj",
-		Score: SigmoidScore, Groups: f.int("n_group", 1), TopGroups: f.int("topk_group", 1), GroupBest2: true, Renorm: f.bool("norm_topk_prob", true),
-		RenormAdd: 1e-20, Scale: f.float32("routed_scaling_factor", 1)}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "mixer.gate", Bias: "mixer.gate.e_score_correction_bias", Up: "mixer.experts.%d.up_proj", Down: "mixer.experts.%d.down_proj"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 2), Score: SigmoidScore, Groups: f.int("n_group", 1), TopGroups: f.int("topk_group", 1), GroupBest2: true, Renorm: f.bool("norm_topk_prob", true), RenormAdd: 1e-20, Scale: f.float32("routed_scaling_factor", 1)},
+		Experts:     f.int("n_routed_experts", 8),
+		Inner:       f.int("moe_intermediate_size", 7688),
+		Act:         act,
+		Plain:       true,
+		Layout:      OneByOne,
+	}
 	e.Shared = []MLPSpec{{Up: "mixer.shared_experts.up_proj", Down: "mixer.shared_experts.down_proj", Inner: f.int("moe_shared_expert_intermediate_size", 7688), Act: act}}
 	if e.Latent = f.int("moe_latent_size", 0); e.Latent > 0 {
 		e.LatentIn, e.LatentOut = "mixer.fc1_latent_proj", "mixer.fc2_latent_proj"

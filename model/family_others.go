@@ -45,10 +45,16 @@ func ernie45MoE(f *fields) {
 	f.usual(usual{maxPositions: 131072, eps: 1e-5, tied: true, kvHeads: 4})
 	rope := f.rope(f.HeadDim, ropeKind{theta: 500_000, interleaved: true})
 	bias := f.bool("use_bias", false)
-	e := ExpertsSpec{Router: "mlp.gate", Bias: "mlp.moe_statics.e_score_correction_bias", BiasShape: []int{1, f.int("moe_num_experts", 64)},
-		Experts: f.int("moe_num_experts", 64), TopK: f.int("moe_k", 6), Inner: f.int("moe_intermediate_size", 1536), Act: f.activation("hidden_act", "silu"),
-		Renorm: true, Floor: f.float32("moe_norm_min", 1e-12), Layout: OneByOne,
-		Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj", ExpertBias: bias}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "mlp.gate", Bias: "mlp.moe_statics.e_score_correction_bias", Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj"},
+		Choice:      Choice{TopK: f.int("moe_k", 6), Renorm: true, Floor: f.float32("moe_norm_min", 1e-12)},
+		BiasShape:   []int{1, f.int("moe_num_experts", 64)},
+		Experts:     f.int("moe_num_experts", 64),
+		Inner:       f.int("moe_intermediate_size", 1536),
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+		ExpertBias:  bias,
+	}
 	if n := f.int("moe_num_shared_experts", 2); n > 0 {
 		s := f.mlp(n * e.Inner)
 		s.Gate, s.Up, s.Down, s.Bias = "mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj", bias

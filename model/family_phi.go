@@ -31,9 +31,14 @@ func phiMoE(f *fields) {
 	f.usual(usual{maxPositions: 131072, eps: 1e-5, kvHeads: 8})
 	rope := f.rope(f.HeadDim, ropeKind{theta: 1_000_000})
 	f.Network.Final, f.Network.HeadBias = f.layerNorm("norm"), f.bool("lm_head_bias", false)
-	e := ExpertsSpec{Router: "block_sparse_moe.gate", Experts: f.int("num_local_experts", 16), TopK: f.int("num_experts_per_tok", 2), Inner: f.Intermediate,
-		Act: f.activation("hidden_act", "silu"), Score: SparseMixer, Jitter: f.float32("router_jitter_noise", 0.01), Layout: OneByOne,
-		Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "block_sparse_moe.gate", Gate: "block_sparse_moe.experts.%d.w1", Up: "block_sparse_moe.experts.%d.w3", Down: "block_sparse_moe.experts.%d.w2"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 2), Score: SparseMixer, Jitter: f.float32("router_jitter_noise", 0.01)},
+		Experts:     f.int("num_local_experts", 16),
+		Inner:       f.Intermediate,
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
 	f.checkExperts(&e)
 	f.layers(func(i int, l *Layer) {
 		a := f.attention()

@@ -6,23 +6,28 @@ import "slices"
 // qwen3_5_moe,qwen3_vl} have them.
 
 func init() {
-	towers := []string{"model.visual.", "visual.", "mtp.", "model.mtp."}
+	several := []string{"mtp.", "model.mtp."}
 	recipes["Qwen2MoeForCausalLM"] = recipe{modelType: "qwen2_moe", read: qwen2MoE}
 	recipes["Qwen3MoeForCausalLM"] = recipe{modelType: "qwen3_moe", read: qwen3MoE}
-	recipes["Qwen3VLForConditionalGeneration"] = recipe{modelType: "qwen3_vl", read: qwen3VL, prefix: "model.language_model.", skip: towers}
-	recipes["Qwen3VLMoeForConditionalGeneration"] = recipe{modelType: "qwen3_vl_moe", read: qwen3VLMoE, prefix: "model.language_model.", skip: towers}
-	recipes["Qwen3NextForCausalLM"] = recipe{modelType: "qwen3_next", read: qwen3Next, skip: towers}
-	recipes["Qwen3_5ForCausalLM"] = recipe{modelType: "qwen3_5_text", read: qwen35, skip: towers}
-	recipes["Qwen3_5ForConditionalGeneration"] = recipe{modelType: "qwen3_5", read: qwen35, prefix: "model.language_model.", skip: towers}
-	recipes["Qwen3_5MoeForCausalLM"] = recipe{modelType: "qwen3_5_moe_text", read: qwen35MoE, skip: towers}
-	recipes["Qwen3_5MoeForConditionalGeneration"] = recipe{modelType: "qwen3_5_moe", read: qwen35MoE, prefix: "model.language_model.", skip: towers}
+	recipes["Qwen3VLForConditionalGeneration"] = recipe{modelType: "qwen3_vl", read: qwen3VL, prefix: "model.language_model.", skip: several}
+	recipes["Qwen3VLMoeForConditionalGeneration"] = recipe{modelType: "qwen3_vl_moe", read: qwen3VLMoE, prefix: "model.language_model.", skip: several}
+	recipes["Qwen3NextForCausalLM"] = recipe{modelType: "qwen3_next", read: qwen3Next, skip: several}
+	recipes["Qwen3_5ForCausalLM"] = recipe{modelType: "qwen3_5_text", read: qwen35, skip: several}
+	recipes["Qwen3_5ForConditionalGeneration"] = recipe{modelType: "qwen3_5", read: qwen35, prefix: "model.language_model.", skip: several}
+	recipes["Qwen3_5MoeForCausalLM"] = recipe{modelType: "qwen3_5_moe_text", read: qwen35MoE, skip: several}
+	recipes["Qwen3_5MoeForConditionalGeneration"] = recipe{modelType: "qwen3_5_moe", read: qwen35MoE, prefix: "model.language_model.", skip: several}
 }
 
 // qwenExperts are experts chosen by a softmax.
 func (f *fields) qwenExperts(renorm bool) ExpertsSpec {
-	e := ExpertsSpec{Router: "mlp.gate", Experts: f.int("num_experts", f.int("num_local_experts", 0)), TopK: f.int("num_experts_per_tok", 0),
-		Inner: f.int("moe_intermediate_size", 0), Act: f.activation("hidden_act", "silu"), Renorm: renorm,
-		Layout: OneByOne, Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj"}
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "mlp.gate", Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj"},
+		Choice:      Choice{TopK: f.int("num_experts_per_tok", 0), Renorm: renorm},
+		Experts:     f.int("num_experts", f.int("num_local_experts", 0)),
+		Inner:       f.int("moe_intermediate_size", 0),
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
 	f.checkExperts(&e)
 	return e
 }
@@ -130,7 +135,9 @@ func qwen3Next(f *fields) {
 	f.usual(usual{maxPositions: 32768, eps: 1e-6, kvHeads: 2, headDim: 256})
 	e := f.qwenExperts(f.bool("norm_topk_prob", true))
 	f.qwenShared(&e)
-	f.qwenHybrid(DeltaSpec{QKVZ: "linear_attn.in_proj_qkvz", BA: "linear_attn.in_proj_ba"}, func(i int) Feed {
+	f.qwenHybrid(DeltaSpec{
+		DeltaNames: DeltaNames{QKVZ: "linear_attn.in_proj_qkvz", BA: "linear_attn.in_proj_ba"},
+	}, func(i int) Feed {
 		if f.isSparse(i) {
 			return e
 		}
@@ -138,7 +145,9 @@ func qwen3Next(f *fields) {
 	})
 }
 
-var qwen35Delta = DeltaSpec{QKV: "linear_attn.in_proj_qkv", Z: "linear_attn.in_proj_z", B: "linear_attn.in_proj_b", A: "linear_attn.in_proj_a"}
+var qwen35Delta = DeltaSpec{
+	DeltaNames: DeltaNames{QKV: "linear_attn.in_proj_qkv", Z: "linear_attn.in_proj_z", B: "linear_attn.in_proj_b", A: "linear_attn.in_proj_a"},
+}
 
 func qwen35(f *fields) {
 	f.usual(usual{maxPositions: 32768, eps: 1e-6, kvHeads: 4, headDim: 256})

@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Network describes a decoder as its pieces: what a family reads out of a config.json. Tensors are
 // named as in checkpoints, without ".weight" and ".bias". It holds no pointers, so that two
@@ -75,14 +78,14 @@ type Feed interface{ feed(*builder, *Layer) feed }
 
 // AttentionSpec is attention with a cache of keys and values.
 type AttentionSpec struct {
-	Q, K, V, O string // names of products; with QKV, these are not used
-	QKV        string // one tensor with the rows of all three; "": there are three
-	Heads      int
-	KVHeads    int
-	KeyDim     int
-	ValueDim   int
-	QKVBias    bool
-	OutBias    bool
+	AttentionNames
+	AttentionFactors
+	Heads    int
+	KVHeads  int
+	KeyDim   int
+	ValueDim int
+	QKVBias  bool
+	OutBias  bool
 	// KEqualsV says that values are what the product of K gives, before its norm and rotation.
 	KEqualsV bool
 	// ShareWith is the number of the layer whose cache is read; there are no products of K and V.
@@ -102,13 +105,16 @@ type AttentionSpec struct {
 	Softcap       float32
 	Sinks         string // name of a tensor without suffix; "": none
 	Bidirectional bool
-
-	// Gated says how the result is multiplied before the output product.
-	Gate OutputGate
-
-	InScale, KeyScale, OutScale float32 // factors on the input, on keys and on what the output product gives; 0: 1
-	ValueScale                  float32 // factor on values; 0: 1
+	Gate          OutputGate // how the result is multiplied before the output product
 }
+
+// AttentionNames are the names of products. With QKV, one tensor with the rows of all three, Q, K and
+// V are not used.
+type AttentionNames struct{ Q, K, V, O, QKV string }
+
+// AttentionFactors are factors on the input, on keys, on what the output product gives, and on
+// values; 0: 1.
+type AttentionFactors struct{ InScale, KeyScale, OutScale, ValueScale float32 }
 
 // OutputGate is a factor of sigmoid(gate) on the result of attention.
 type OutputGate struct {
@@ -126,6 +132,7 @@ type LatentSpec struct {
 	QA, QB   string
 	QNorm    NormSpec
 	KVA, KVB string // kv_a_proj_with_mqa, kv_b_proj
+	KB, VB   string // in place of KVB: [H, KVRank, NopeDim] and [H, ValueDim, KVRank]; "": there is KVB
 	KVNorm   NormSpec
 	O        string
 	Heads    int
@@ -143,29 +150,32 @@ type LatentSpec struct {
 
 // DeltaSpec is a gated delta net, or Kimi delta attention where PerChannel.
 type DeltaSpec struct {
+	DeltaNames
+	ConvWidth        int
+	AShape           []int       // of ALog; nil: [ValueHeads]
+	AForm            elementwise // what makes the negative A of ALog
+	Norm             NormSpec
+	GateBy           ActivationKind // of the gate of Norm: SiLU or Sigmoid
+	KeyHeads         int
+	ValueHeads       int
+	KeyDim, ValueDim int
+	PerChannel       bool
+	LowRank          int // columns between A and AUp, and between Z and ZUp
+	BetaScale        float32
+}
+
+// DeltaNames are the names of the products of a delta net.
+type DeltaNames struct {
 	// QKVZ and BA are fused products, with the rows of each key head together (Qwen3-Next). If they
 	// are "", there are QKV, Z, B and A (Qwen3.5); if QKV is "", too, Q, K and V.
-	QKVZ, BA            string
-	QKV, Z, B, A        string
-	Q, K, V             string
-	ConvQ, ConvK, ConvV string // convolutions of each; "": Conv is of all
-	Conv                string
-	ConvWidth           int
-	ALog, DtBias        string // tensors without suffix
-	Norm                NormSpec
-	GateBy              ActivationKind // of the gate of Norm: SiLU or Sigmoid
-	O                   string
-	KeyHeads            int
-	ValueHeads          int
-	KeyDim, ValueDim    int
-	PerChannel          bool
-	// AUp and ZUp are second products, of low rank, after A and Z; "": none. The sizes of what is
-	// between are LowRank.
-	AUp, ZUp  string
-	LowRank   int
-	AShape    []int       // of ALog; nil: [ValueHeads]
-	AForm     elementwise // what makes the negative A of ALog
-	BetaScale float32
+	QKVZ, BA     string
+	QKV, Z, B, A string
+	Q, K, V      string
+	// Conv is the convolution of queries, keys and values; ConvQ, ConvK and ConvV are of each.
+	Conv, ConvQ, ConvK, ConvV string
+	ALog, DtBias              string // tensors without suffix
+	O                         string
+	AUp, ZUp                  string // second products, of low rank, after A and Z; "": none
 }
 
 // MambaSpec is a layer of Mamba 2.
@@ -208,48 +218,52 @@ type MLPSpec struct {
 
 // ExpertsSpec is a mixture of experts, with a shared one beside where there is one.
 type ExpertsSpec struct {
-	Router     string // product of logits
+	ExpertNames
+	Choice
 	RouterBias bool
-	// RouterNorm and RouterScale are of what the router reads, which is what the experts read if
-	// RouterNorm is none. With FromX both read the residual stream, and not what FeedNorm makes of it.
-	RouterNorm  NormSpec
-	RouterScale string // a tensor of [D] without suffix; "": none
-	RouterMul   float32
-	FromX       bool
-	Bias        string // selection bias, a tensor without suffix; "": none
-	BiasShape   []int  // of Bias; nil: [Experts]
-	PerExpert   string // a factor for each expert, a tensor without suffix; "": none
-	Experts     int
-	Layout      ExpertLayout
-	Gate, Up    string // with %d in place of the number of the expert, for layout OneByOne
-	Down        string
-	GateUp      string // for the others
-	DownAll     string
-	// EitherWay says that a checkpoint may also have the experts one by one, under these names.
+	// RouterNorm is of what the router reads, which is what the experts read if RouterNorm is none.
+	// With FromX both read the residual stream, and not what FeedNorm makes of it.
+	RouterNorm NormSpec
+	RouterMul  float32
+	FromX      bool
+	BiasShape  []int // of Bias; nil: [Experts]
+	Experts    int
+	Layout     ExpertLayout
+	// EitherWay says that a checkpoint may also have the experts one by one.
 	EitherWay  bool
 	ExpertBias bool
 	Inner      int
 	Act        Activation
 	Plain      bool // there is no gate
 	ScoreInput bool
+	Shared     []MLPSpec // nothing or one
+	Latent     int       // columns of what the experts read and write, if it is not D; 0: D
 
+	Norm, OutNorm NormSpec // of the experts alone
+}
+
+// ExpertNames are the names of what a mixture of experts consists of.
+type ExpertNames struct {
+	Router          string // product of logits
+	Bias            string // selection bias, a tensor without suffix; "": none
+	PerExpert       string // a factor for each expert, a tensor without suffix; "": none
+	Gate, Up, Down  string // with %d in place of the number of the expert, for layout OneByOne
+	GateUp, DownAll string // for the others
+	SharedGate      string // a product with one row, whose sigmoid multiplies the shared expert; "": none
+
+	LatentIn, LatentOut string // products to and from Latent columns
+}
+
+// Choice says how experts are chosen: see Router.
+type Choice struct {
 	TopK              int
 	Score             ScoreKind
 	Groups, TopGroups int
 	GroupBest2        bool
 	Renorm            bool
-	Floor             float32
-	RenormAdd         float32
-	Jitter            float32 // of SparseMixer
+	Floor, RenormAdd  float32
+	Jitter            float32
 	Scale             float32 // 0: 1
-
-	Shared     []MLPSpec // nothing or one
-	SharedGate string    // a product with one row, whose sigmoid multiplies the shared expert; "": none
-
-	Latent        int    // columns of what the experts read and write, if it is not D; 0: D
-	LatentIn      string // products to and from there
-	LatentOut     string
-	Norm, OutNorm NormSpec // of the experts alone
 }
 
 // ExpertLayout says how a checkpoint stores experts.
@@ -282,6 +296,7 @@ type PerLayer struct {
 
 // layOut decides how experts are stored where that can be either way, by which tensors there are.
 func (n *Network) layOut(has func(name string) bool) {
+	n.findPrefix(has)
 	for i := range n.Layers {
 		l := &n.Layers[i]
 		for k, f := range l.Feeds {
@@ -292,3 +307,47 @@ func (n *Network) layOut(has func(name string) bool) {
 		}
 	}
 }
+
+// prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
+// other parts and in checkpoints that other versions of transformers wrote.
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model."}
+
+// findPrefix looks for the prefix that the checkpoint has, if it is not the one that was expected.
+func (n *Network) findPrefix(has func(name string) bool) {
+	if n.Head != "" && n.Head != NoHead && !has(n.Head+".weight") {
+		n.Head = ""
+	}
+	if n.Head == "" && has("language_model.lm_head.weight") {
+		n.Head = "language_model.lm_head"
+	}
+	from, ok := strings.CutSuffix(n.Embed, "embed_tokens")
+	if !ok || has(n.Embed+".weight") {
+		return
+	}
+	for _, to := range prefixes {
+		if !has(to + "embed_tokens.weight") {
+			continue
+		}
+		move := func(name *string) {
+			if rest, ok := strings.CutPrefix(*name, from); ok {
+				*name = to + rest
+			}
+		}
+		move(&n.Embed)
+		move(&n.Final.Name)
+		for _, name := range []*string{&n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name} {
+			move(name)
+		}
+		for i := range n.Layers {
+			move(&n.Layers[i].At)
+		}
+		for i := range n.Skip {
+			move(&n.Skip[i])
+		}
+		return
+	}
+}
+
+// towers are prefixes of tensors that are not of the part for text.
+var towers = []string{"visual.", "model.visual.", "vision_tower.", "model.vision_tower.", "vision_model.", "model.vision_model.", "multi_modal_projector.",
+	"model.multi_modal_projector.", "mm_projector.", "audio_tower.", "model.audio_tower.", "model.embed_vision.", "model.embed_audio.", "model.vision_embedder.", "mtp.", "model.mtp."}

@@ -119,10 +119,15 @@ func (o *engineOptions) stepLimits(onGPU bool, longest int) (tokens, prefill int
 	return tokens, prefill
 }
 
+// stateEvery is the number of prompt tokens after which the state of a network that has one is kept for
+// other prompts: to compute so many again takes some seconds at most, and a long prompt does not
+// fill all slots.
+const stateEvery = 1024
+
 // engineConfig is the part of the engine's configuration that flags decide.
 func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 	c := engine.Config{
-		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority", WholePrompts: !o.chunked},
+		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority", WholePrompts: !o.chunked, StateEvery: stateEvery},
 		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt,
 	}
 	if !o.chunked {

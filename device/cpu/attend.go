@@ -155,8 +155,8 @@ func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, 
 }
 
 // attendJob is one layer's attention. A task is a span and a KV head. If there are too
-// few of those for the threads, a task is one of their partial results, which are all
-// kept and merged in order afterwards.
+// few of those for the threads, a task is one of their partial results, which are kept and
+// merged in order afterwards, in rounds of as many as there is memory for.
 type attendJob struct {
 	d     *Device
 	dots  *dotKernels
@@ -180,7 +180,11 @@ type attendJob struct {
 	perTask int         // tasks per chunk
 	kept    []float32   // partial results, when split
 	split   []splitTask // by task of the split phase
-	keptAt  []int       // by span and KV head: first of its results in kept
+	keptAt  []keptRun   // by span and KV head, of a round
+	begun   int         // the first span and KV head of a round
+	next    splitTask   // the first partial result of the next round
+	round   int
+	carried [2]partial // what a round leaves of its last span and KV head, in turn
 }
 
 type attendPhase uint8
@@ -193,6 +197,10 @@ const (
 
 // splitTask is partial result p of a span and KV head.
 type splitTask struct{ task, p int }
+
+// keptRun are partial results [from, to) of a span and KV head, the first of which is number at
+// of those that are kept.
+type keptRun struct{ at, from, to int }
 
 func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 	j.dots = &j.d.impl.dots[j.d.cfg.KVType]
@@ -208,11 +216,14 @@ func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 	parts := (s.Spec.MaxSeqTokens + partTokens - 1) / partTokens
 	results := min(tasks*parts, splitFloats/j.size)
 	var err error
-	if j.kept, err = mem.floats(results * j.size); err != nil {
+	if j.kept, err = mem.floats((results + len(j.carried)) * j.size); err != nil {
 		return err
 	}
+	for i := range j.carried {
+		j.carried[i] = j.result(results + i)
+	}
 	j.split = make([]splitTask, 0, results)
-	j.keptAt = make([]int, tasks)
+	j.keptAt = make([]keptRun, tasks)
 	return nil
 }
 
@@ -258,10 +269,14 @@ func (d *Device) Attend(dst, q model.Act, kv int, a model.Attention) {
 	j.plan(d.batch)
 	j.tasks = len(j.spans) * c.heads
 	if j.mustSplit() {
-		j.phase, j.perTask = phaseSplit, 1
-		d.team.run(1, len(j.split), j)
-		j.phase = phaseMerge
-		d.team.run(1, j.tasks, j)
+		j.perTask, j.next, j.round = 1, splitTask{}, 0
+		for j.next.task < j.tasks {
+			tasks := j.plannedRound()
+			j.phase = phaseSplit
+			d.team.run(1, len(j.split), j)
+			j.phase = phaseMerge
+			d.team.run(1, tasks, j)
+		}
 		return
 	}
 	j.phase = phaseWhole
@@ -289,7 +304,7 @@ func (j *attendJob) multiplications() int {
 }
 
 // mustSplit reports whether there are fewer tasks than would keep the threads
-// busy and enough partial results to do better; then it lists these.
+// busy and enough partial results to do better.
 func (j *attendJob) mustSplit() bool {
 	if j.tasks >= 2*j.d.team.threads || j.tasks > len(j.keptAt) {
 		return false
@@ -299,18 +314,30 @@ func (j *attendJob) mustSplit() bool {
 		p0, p1 := j.parts(&j.spans[i])
 		n += (p1 - p0) * j.c.heads
 	}
-	if n <= j.tasks || n > cap(j.split) {
-		return false
-	}
+	return n > j.tasks && cap(j.split) > 0
+}
+
+// plannedRound lists the next partial results, as many as can be kept, and returns how many spans
+// and KV heads they belong to.
+func (j *attendJob) plannedRound() int {
 	j.split = j.split[:0]
-	for task := range j.tasks {
+	j.begun = j.next.task
+	j.round++
+	for ; j.next.task < j.tasks && len(j.split) < cap(j.split); j.next.task, j.next.p = j.next.task+1, 0 {
+		task := j.next.task
 		p0, p1 := j.parts(&j.spans[task/j.c.heads])
-		j.keptAt[task] = len(j.split) - p0
-		for p := p0; p < p1; p++ {
+		from := max(p0, j.next.p)
+		to := min(p1, from+cap(j.split)-len(j.split))
+		j.keptAt[task] = keptRun{len(j.split), from, to}
+		for p := from; p < to; p++ {
 			j.split = append(j.split, splitTask{task, p})
 		}
+		if to < p1 {
+			j.next.p = to
+			return task - j.begun + 1
+		}
 	}
-	return true
+	return j.next.task - j.begun
 }
 
 // result is the memory of the split phase's i-th partial result.
@@ -333,18 +360,16 @@ func (j *attendJob) do(worker, chunk int) {
 		}
 		return
 	}
+	if j.phase == phaseMerge {
+		j.mergeKept(sc, j.begun+chunk)
+		return
+	}
 	for task := chunk * j.perTask; task < min(j.tasks, (chunk+1)*j.perTask); task++ {
 		s, head := &j.spans[task/heads], task%heads
 		p0, p1 := j.parts(s)
-		rows := (s.last - s.first) * j.group
 		j.load(sc, s, head)
-		clear(sc.sum.weight[:rows])
+		clear(sc.sum.weight[:(s.last-s.first)*j.group])
 		for p := p0; p < p1; p++ {
-			if j.phase == phaseMerge {
-				part := j.result(j.keptAt[task] + p)
-				j.merge(sc, &part, 0, rows)
-				continue
-			}
 			j.locate(sc, s, head, p)
 			for r0, m := range j.passes(s) {
 				j.pass(sc, s, head, p, r0, m, &sc.part)
@@ -537,82 +562,4 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 		f(data[c.keys+t*c.valueT:], offs, ahead, n, sc.scores, scoreStride, out.value[t*rowsPerTile:], j.dims)
 		t += tiles
 	}
-}
-
-// mask sets the scores outside [lo, hi) to -Inf. Their weights are then zero and add
-// nothing to any sum, so it does not matter which rows share a pass. If no score is left,
-// mask returns false and sets all of them to zero, as weights.
-func mask(scores []float32, lo, hi int) bool {
-	lo, hi = max(lo, 0), min(hi, len(scores))
-	if lo >= hi {
-		clear(scores)
-		return false
-	}
-	for i := range scores[:lo] {
-		scores[i] = float32(math.Inf(-1))
-	}
-	rest := scores[hi:]
-	for i := range rest {
-		rest[i] = float32(math.Inf(-1))
-	}
-	return true
-}
-
-// merge adds a partial result of rows [r0, r0+m) to the sum of those before it.
-func (j *attendJob) merge(sc *attendScratch, part *partial, r0, m int) {
-	whole := j.c.format != Int8
-	sum := &sc.sum
-	for r := range m {
-		i := r0 + r
-		v, w := sum.value[i*j.dims:][:j.dims], part.value[r*j.dims:][:j.dims]
-		switch {
-		case part.weight[r] == 0:
-		case sum.weight[i] == 0:
-			sum.top[i], sum.weight[i] = part.top[r], part.weight[r]
-			if whole {
-				copy(v, w)
-			} else {
-				j.d.impl.scale(v, w, part.unit[r])
-			}
-		default:
-			// exp(0) is 1; of NaN both differences are NaN.
-			a, b := float32(1), float32(1)
-			switch diff := part.top[r] - sum.top[i]; {
-			case diff <= 0:
-				b = exp(diff * sc.scale[i].e)
-			default:
-				a = exp(-diff * sc.scale[i].e)
-				sum.top[i] = part.top[r]
-			}
-			sum.weight[i] = float32(sum.weight[i]*a) + float32(part.weight[r]*b)
-			if !whole {
-				b *= part.unit[r]
-			}
-			j.d.impl.blend(v, w, a, b)
-		}
-	}
-}
-
-// store divides by the sum of the weights and writes the span's rows.
-func (j *attendJob) store(sc *attendScratch, s *span, head int) {
-	sum, n := &sc.sum, j.c.valueDim
-	for r := range (s.last - s.first) * j.group {
-		i, g := s.first+r/j.group, r%j.group
-		y := j.dst.row(i)[(head*j.group+g)*n:][:n]
-		by := 1 / sum.weight[r]
-		if j.sinks != nil {
-			by = withSink(j.sinks[head*j.group+g], float32(sum.top[r]*sc.scale[r].e), sum.weight[r])
-		}
-		j.d.impl.scale(y, sum.value[r*j.dims:], by)
-	}
-}
-
-// withSink is the factor on the weighted values of a row whose softmax has a sink beside its
-// positions. Weights are relative to the greatest score, top.
-func withSink(sink, top, weight float32) float32 {
-	if sink <= top {
-		return 1 / (weight + exp(sink-top))
-	}
-	a := exp(top - sink)
-	return a / (float32(weight*a) + 1)
 }

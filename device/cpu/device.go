@@ -41,7 +41,11 @@ type Device struct {
 	drawn []int32        // what the previous step drew, by row
 	draw  drawState
 
-	// Jobs are kept here because a job in an interface must not be allocated.
+	jobs
+}
+
+// jobs are kept in a Device because a job in an interface must not be allocated.
+type jobs struct {
 	rowsJob    rowJob
 	headsJob   headsJob
 	inputJob   inputJob

@@ -20,6 +20,13 @@ var (
 	_ model.Resizer = (*Device)(nil)
 )
 
+// network is what a Device was planned for: layers that are alike.
+type network struct {
+	shape  model.Shape
+	layers int
+	net    model.KVShape // of each layer
+}
+
 // Device computes on one GPU. It belongs to the OS thread that opened it, which
 // stays locked to the goroutine until Close.
 type Device struct {
@@ -39,9 +46,7 @@ type Device struct {
 	need   struct{ work, counters int64 } // of the largest matrix, for the few-row products
 	sealed bool
 
-	shape   model.Shape
-	layers  int           // of the shape
-	net     model.KVShape // of each layer
+	network
 	acts    []activation
 	ropes   []rope
 	work    workspace

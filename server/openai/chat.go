@@ -14,6 +14,12 @@ import (
 // ChatCompletions answers POST /v1/chat/completions.
 func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareChat) }
 
+// generationTokens is how many tokens at the end of a prompt are taken for the generation prompt of its
+// chat template, which the next turn of the conversation may not repeat: it begins with the answer
+// instead, and most templates leave out the thoughts of earlier turns. That is a bit more than those of
+// published templates have. The state of a network is kept before it.
+const generationTokens = 16
+
 // prepareChat does everything that a request needs before the engine sees it: it
 // decodes, checks, renders and tokenizes. Every mistake of the client is found here, so
 // that it gets its 4xx before a status has been sent. The order is that of
@@ -50,6 +56,9 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	r, bad := s.request(m, &q.Options, params, tokens, from)
 	if bad != nil {
 		return nil, bad
+	}
+	if q.AddGenerationPrompt {
+		r.Suffix = min(generationTokens, len(tokens))
 	}
 	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output, marks: prompt.Marks}
 	if q.Constraint != nil {

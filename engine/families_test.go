@@ -1,0 +1,107 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"weir/backend"
+	"weir/engine"
+	"weir/model"
+	"weir/sampler"
+	"weir/scheduler"
+)
+
+// familyJobs are random requests, half of which begin with what an earlier one said and was told, as
+// the turns of a conversation do.
+func familyJobs(g *rand.Rand, vocab, n int) []job {
+	jobs := make([]job, n)
+	for i := range jobs {
+		var prompt []int32
+		if i > 0 && g.IntN(2) == 0 {
+			before := jobs[g.IntN(i)].req.Tokens
+			prompt = append(prompt, before[:1+g.IntN(len(before))]...)
+		}
+		for range 5 + g.IntN(60) {
+			prompt = append(prompt, int32(3+g.IntN(vocab-3)))
+		}
+		if len(prompt) > 150 {
+			prompt = prompt[:150]
+		}
+		r := engine.Request{Tokens: prompt, Priority: int64(g.IntN(3)), Suffix: g.IntN(10), Limits: engine.Limits{MaxTokens: 1 + g.IntN(60), EOS: -1}, Sampling: sampler.DefaultParams()}
+		r.Sampling.Seed, r.Sampling.Logprobs, r.Sampling.TopLogprobs = g.Uint64(), backend.RawLogprobs, 10
+		if g.IntN(3) == 0 {
+			r.N = 3
+		}
+		if g.IntN(5) == 0 {
+			r.Prompt = &engine.PromptScores{Top: 2, Mode: backend.RawLogprobs}
+		}
+		jobs[i] = job{req: r}
+		if g.IntN(6) == 0 {
+			jobs[i].cancelAfter = 1 + g.IntN(8)
+		}
+	}
+	return jobs
+}
+
+// TestMetamorphicFamilies is TestMetamorphicModel over networks with recurrent states, windows, chunks,
+// experts and latent attention: preemption, prefixes from the cache, checkpoints of states, other
+// requests and cuts change no bit of a log-probability.
+func TestMetamorphicFamilies(t *testing.T) {
+	_, tok := bundled(t)
+	for _, name := range []string{"qwen3_5", "nemotron_h", "lfm2_moe", "gpt_oss", "llama4", "deepseek_v3", "gemma4_e"} {
+		t.Run(name, func(t *testing.T) {
+			g := seeded(t)
+			m, err := model.OpenFS(os.DirFS("../model/testdata/families/" + name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { m.Close() })
+			var preempted, hits uint64
+			for round := 0; round < 4 && (preempted == 0 || hits == 0); round++ {
+				jobs := familyJobs(g, m.Config.VocabSize, 24)
+				run := func(v modelVariant, slots int) ([]result, engine.Stats) {
+					opt := model.Options{BlockTokens: v.blockTokens, NumBlocks: v.blocks, MaxTokens: v.tokens, MaxSeqs: v.seqs, MaxSeqTokens: 256, StateSlots: slots}
+					open := onCPU(t, m, v.threads, opt)
+					if v.overlapped {
+						synchronous := open
+						open = func() (backend.Backend, error) {
+							be, err := synchronous()
+							return &delayedBackend{Backend: be}, err
+						}
+					}
+					e := start(t, engine.Config{Scheduler: v.sched, Caching: v.caching, MaxLive: 200, Tokenizer: tok}, open)
+					return runAll(t, e, jobs), e.Stats()
+				}
+				want, _ := run(modelVariant{threads: 1, blockTokens: 16, blocks: 3000, tokens: 4096, seqs: 100}, 400)
+				for _, v := range []struct {
+					modelVariant
+					slots int
+				}{
+					{modelVariant{threads: 2, blockTokens: 16, blocks: 20, tokens: 48, seqs: 8, caching: true, sched: scheduler.Config{MaxPrefill: 20, StateEvery: 32}}, 12},
+					{modelVariant{threads: 1, blockTokens: 16, blocks: 24, tokens: 33, seqs: 5, caching: true, sched: scheduler.Config{Priority: true, StateEvery: 16}, overlapped: true}, 30},
+					{modelVariant{threads: 2, blockTokens: 32, blocks: 40, tokens: 7, seqs: 6, caching: true, overlapped: true}, 9},
+					{modelVariant{threads: 3, blockTokens: 16, blocks: 17, tokens: 300, seqs: 20}, 60},
+				} {
+					var stats engine.Stats
+					got := shuffled(g, jobs, func(list []job) (results []result) {
+						before := jobs
+						jobs = list
+						results, stats = run(v.modelVariant, v.slots)
+						jobs = before
+						return results
+					})
+					if err := compare(jobs, got, want); err != nil {
+						t.Fatalf("%+v: %v", v, err)
+					}
+					preempted += stats.Preemptions
+					hits += stats.PrefixHits
+				}
+			}
+			t.Logf("%d preemptions, %d tokens from the prefix cache", preempted, hits)
+			if preempted == 0 || hits == 0 {
+				t.Error("without these the test means little")
+			}
+		})
+	}
+}
