@@ -191,7 +191,8 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"pooling": {
-		mayNot: noIO,
+		may:    []string{"internal/jsontext", "weights"},
+		mayNot: http,
 	},
 	"quantconfig": {
 		may:    []string{"internal/jsontext", "weights"},
