@@ -130,6 +130,8 @@ const (
 	causeStopIDs
 	causeBadWords
 	causeConstraint
+	causeTask
+	causeDimensions
 	causePermission
 	causeTooLarge
 	causeInternal
@@ -178,6 +180,8 @@ var errorTable = [numCauses]ErrorRow{
 	causeStopIDs:           {"stop-token-ids", 12, 400, TypeBadRequest, "stop_token_ids", "a token id outside the vocabulary"},
 	causeBadWords:          {"bad-words", 12, 400, TypeBadRequest, "bad_words", "a word that has no tokens in the vocabulary"},
 	causeConstraint:        {"constraint", 12, 400, TypeBadRequest, "", "a schema, regex, choice, grammar or structural tag that cannot be used; with continue_final_message, a message with which nothing begins that it allows"},
+	causeTask:              {"task", 7, 400, TypeBadRequest, "", "the model generates and was asked for vectors or scores, or the other way round"},
+	causeDimensions:        {"dimensions", 11, 400, TypeBadRequest, "dimensions", "a size to which the model's vectors cannot be cut"},
 	causePermission:        {"permission", 0, 403, TypePermission, "", "the key may not do this"},
 	causeTooLarge:          {"too-large", 0, 413, TypeTooLarge, "", "the body is larger than the server takes"},
 	causeInternal:          {"internal", 0, 500, TypeInternal, "", "a fault of the server or the engine"},

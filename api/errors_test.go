@@ -32,6 +32,8 @@ func samples(t *testing.T) map[string][]*Error {
 		"logprobs":                {text(`"prompt":"x","logprobs":-2`)},
 		"prompt":                  {text(`"prompt":""`), text(`"prompt":["a","b","c"],"n":1000`)},
 		"prompt-token-ids":        {ErrPromptIDs([]int{512, 513}, 512)},
+		"task":                    {ErrTask("The model x does not support the Embeddings API: it generates.")},
+		"dimensions":              {ErrDimensions(9, "The vectors of this model have 8 dimensions.")},
 		"suffix":                  {text(`"prompt":"x","suffix":""`)},
 		"content-type":            {ErrContentType()},
 		"syntax":                  {refused(`"x":`), refused(`"temperature":NaN`)},

@@ -62,6 +62,9 @@ func TestOpenAPIFields(t *testing.T) {
 	tokenize := all["TokenizeRequest"].(map[string]any)["oneOf"].([]any)
 	both := slices.Concat(properties(tokenize[0]), properties(tokenize[1]))
 	slices.Sort(both)
+	embedding := all["EmbeddingRequest"].(map[string]any)["oneOf"].([]any)
+	embeddings := slices.Concat(properties(embedding[0]), properties(embedding[1]))
+	slices.Sort(embeddings)
 	for _, c := range []struct {
 		name       string
 		have, want []string
@@ -69,6 +72,7 @@ func TestOpenAPIFields(t *testing.T) {
 		{"ChatRequest", properties(all["ChatRequest"]), names(fields)},
 		{"CompletionRequest", properties(all["CompletionRequest"]), names(completionFields)},
 		{"TokenizeRequest", slices.Compact(both), names(tokenizeFields)},
+		{"EmbeddingRequest", slices.Compact(embeddings), names(poolingFields)},
 		{"DetokenizeRequest", properties(all["DetokenizeRequest"]), names(detokenizeFields)},
 	} {
 		if !slices.Equal(c.have, c.want) {

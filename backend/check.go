@@ -39,6 +39,9 @@ func (s Spec) Check() error {
 	if s.StateSlots < 0 || s.StateSlots == 1 || s.StateSlots > math.MaxInt32 {
 		return broken("StateSlots is %d, but must be 0, or slot 0 and one for a sequence, and at most %d", s.StateSlots, math.MaxInt32)
 	}
+	if s.Hidden < 0 {
+		return broken("Hidden is %d, but must not be negative", s.Hidden)
+	}
 	if s.NumBlocks > math.MaxInt32/s.BlockTokens {
 		return broken("%d blocks of %d tokens have more slots than a number of 32 bits can name", s.NumBlocks, s.BlockTokens)
 	}
@@ -68,6 +71,8 @@ func (b *Batch) CheckSizes(s Spec) error {
 		return broken("the last block table ends at entry %d, but there are %d entries", b.TableEnd[seqs-1], len(b.Tables))
 	case len(b.StateIn) != s.states(seqs) || len(b.StateOut) != s.states(seqs):
 		return broken("%d sequences of a network with %d state slots go on from %d states to %d", seqs, s.StateSlots, len(b.StateIn), len(b.StateOut))
+	case len(b.Types) != 0 && len(b.Types) != tokens:
+		return broken("%d tokens have %d types", tokens, len(b.Types))
 	case len(b.At) > tokens:
 		return broken("%d rows are drawn from %d tokens", len(b.At), tokens)
 	}
@@ -108,7 +113,15 @@ func (b *Batch) Check(s Spec, drawn int) error {
 		if err := b.checkTokens(s, i, first, end, table, drawn); err != nil {
 			return err
 		}
+		if s.Whole && b.Pos[first] != 0 {
+			return broken("sequence %d begins at position %d, but the network computes whole sequences", i, b.Pos[first])
+		}
 		first, entry = end, b.TableEnd[i]
+	}
+	for t, typ := range b.Types {
+		if typ < 0 {
+			return broken("token %d has the type %d", t, typ)
+		}
 	}
 	if err := b.checkStates(s); err != nil {
 		return err
@@ -243,6 +256,10 @@ func (d *Draws) Check(s Spec, rows int) error {
 func (r *Draw) check(s Spec, i int) error {
 	vocab := int32(s.VocabSize)
 	switch {
+	case r.Hidden && s.Hidden == 0:
+		return broken("row %d asks for its vector, but the backend reports none", i)
+	case r.Hidden && (r.Target >= 0 || r.Top > 0 || r.Host || r.Logprobs != NoLogprobs):
+		return broken("row %d asks for its vector and for what a draw gives", i)
 	case r.Target < -1 || r.Target >= vocab:
 		return broken("row %d has the target %d of a vocabulary of %d", i, r.Target, vocab)
 	case r.Top < 0:
@@ -285,10 +302,13 @@ func (d *Draws) CheckEdits(s Spec) error {
 // Check compares the lengths of o's slices with what the rows of d ask for. Rows that are
 // Dead count like the others.
 func (o *Out) Check(s Spec, d *Draws) error {
-	top, host, logprobs := 0, 0, false
+	top, host, hidden, logprobs := 0, 0, 0, false
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		top += int(r.Top)
+		if r.Hidden {
+			hidden++
+		}
 		logprobs = logprobs || r.Logprobs != NoLogprobs
 		if r.Host {
 			host++
@@ -301,6 +321,8 @@ func (o *Out) Check(s Spec, d *Draws) error {
 		return broken("there is room for %d log-probabilities and %d ranks, but %d rows are drawn", len(o.Logprobs), len(o.Ranks), rows)
 	case len(o.TopTokens) != top || len(o.TopLogprobs) != top:
 		return broken("there is room for %d top tokens and %d of their log-probabilities, but %d are asked for", len(o.TopTokens), len(o.TopLogprobs), top)
+	case len(o.Hidden) != hidden*s.Hidden:
+		return broken("there is room for %d components of vectors, but %d vectors of %d are asked for", len(o.Hidden), hidden, s.Hidden)
 	case len(o.Logits) != host*s.VocabSize:
 		return broken("there is room for %d logits, but %d rows of %d are asked for", len(o.Logits), host, s.VocabSize)
 	}

@@ -136,6 +136,15 @@
 // save a part of the first lines, at the price of a second list of edits in the contract of
 // every device; a copy of all that a step may have takes 0.8 ms.
 //
+// # Vectors
+//
+// A request with [Request.Pool] wants vectors, the inputs of the network's head, and no tokens: for embeddings,
+// reranking and classes. It is a sequence like any other that ends with its prompt, so that places, turns, aborts
+// and preemption need no rules of their own. The vectors come with the chunks of the prompt and are taken in
+// in the order of positions (pool.go). All kinds but the last token's need every position computed, and so do
+// not read the prefix cache. If the backend is an encoder (backend.Spec.Whole), sequences are computed
+// whole, without prefix cache, and may be no longer than a step.
+//
 // # Text and stop strings
 //
 // Tokens become text in the loop (tens of nanoseconds a token), because a stop string
@@ -188,7 +197,7 @@
 //
 // request.go has what callers hand in and get back, engine.go the Engine and its loop,
 // submit.go the intake and places.go who holds its places. step.go plans a step and gives it
-// to the backend; book.go books what the step gave. failure.go ends requests that cannot go
+// to the backend; book.go books what the step gave, pool.go what it gave of vectors. failure.go ends requests that cannot go
 // on. stream.go, backlog.go, text.go and stops.go serve the readers, mask.go and mask_pool.go
 // fill mask rows, work.go bounds what a step does beside its computation, stats.go and
 // report.go count, and forget.go empties the prefix cache.

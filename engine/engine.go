@@ -92,6 +92,7 @@ type request struct {
 	scores      []PromptLogprob // log-probabilities of the prompt's tokens so far
 	started     bool            // choice 0 has its first token
 	kin         kinship         // of its masks
+	pooled      pooled          // if vectors are wanted
 	stops       *stopStrings    // nil: none
 
 	arrived, submitted time.Duration // since Engine.epoch
@@ -233,6 +234,7 @@ func (e *Engine) configure() error {
 		}
 	}
 	e.configureWork()
+	e.configureWhole()
 	if err := c.Validate(); err != nil {
 		return err
 	}

@@ -70,6 +70,13 @@ type Request struct {
 	// Prompt asks for the log-probabilities of the prompt's tokens; nil: not wanted. Such
 	// a request fills the prefix cache but does not read it.
 	Prompt *PromptScores
+
+	// Pool asks for vectors of the prompt and for no tokens; Limits and Sampling are ignored then. The
+	// choice ends with one event, whose Token is -1 and whose Reason is Stop, and Stream.Pooled has the result.
+	// All kinds but PoolLast fill the prefix cache and do not read it.
+	Pool Pooling
+	// Types are the token types (segments) of an encoder's prompt, one for each token; nil: all 0.
+	Types []int32
 }
 
 // Mask says, token by token, what one choice may put out: it is the state of a grammar.
@@ -114,7 +121,7 @@ type PromptScores struct {
 // Event is one token of one choice, or the end of a choice.
 type Event struct {
 	Choice  int32
-	Token   int32   // -1: the choice ended without a further token (an abort or a failure)
+	Token   int32   // -1: the choice ended without a further token (an abort or a failure, or a pooled request)
 	Reason  Reason  // NotDone until the choice's last event
 	StopID  int32   // if Reason is Stop because of a stop id, which one; else -1
 	StopStr string  // if Reason is Stop because of a stop string, which one; else ""

@@ -110,14 +110,14 @@ func (e *Engine) plan(s *stepData) bool {
 			if p < len(q.Tokens) {
 				tok = q.Tokens[p]
 			}
-			if c.wantsScore(p) {
+			if c.wantsScore(p) || c.wantsVector(p) {
 				b.At = append(b.At, int32(len(b.Tokens)))
 			}
 			b.Tokens = append(b.Tokens, tok)
 			b.Pos = append(b.Pos, int32(p))
 			b.Slots = append(b.Slots, e.kv.Slot(&q.Table, p))
 		}
-		if chunk.Draw {
+		if chunk.Draw && c.req.Pool == NoPooling {
 			c.row = int32(len(b.At))
 			b.At = append(b.At, int32(len(b.Tokens)-1))
 		}
@@ -126,6 +126,10 @@ func (e *Engine) plan(s *stepData) bool {
 		b.KVLen = append(b.KVLen, int32(chunk.Start+chunk.N))
 		b.Tables = append(b.Tables, q.Table.Blocks...)
 		b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
+		if e.spec.Whole {
+			b.Types = append(b.Types, c.req.Types...)
+			b.Types = append(b.Types, make([]int32, len(b.Tokens)-len(b.Types))...) // all 0 if it has none
+		}
 		if e.kv.Stateful() {
 			b.StateIn, b.StateOut = append(b.StateIn, chunk.StateIn), append(b.StateOut, chunk.StateOut)
 		}
@@ -148,9 +152,14 @@ func (e *Engine) draw(s *stepData) error {
 	d.Reset()
 	clear(s.masked)
 	s.masked = s.masked[:0]
-	words, row, top, host := e.spec.MaskWords(), 0, 0, 0
+	words, row, top, host, vectors := e.spec.MaskWords(), 0, 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
+		if c.req.Pool != NoPooling {
+			vectors += e.drawPooled(s, i, row)
+			row = s.rowEnd[i]
+			continue
+		}
 		for ; row < s.rowEnd[i]; row++ {
 			at := int(s.batch.Pos[s.batch.At[row]])
 			switch {
@@ -183,6 +192,7 @@ func (e *Engine) draw(s *stepData) error {
 		e.masks.kick()
 	}
 	resize(&s.out, row, top, host*e.spec.VocabSize)
+	s.out.Hidden = slices.Grow(s.out.Hidden[:0], vectors*e.spec.Hidden)[:vectors*e.spec.Hidden]
 	return e.be.Draw(d)
 }
 
@@ -225,9 +235,14 @@ func (e *Engine) finish(s *stepData) error {
 	e.counts.Speed = e.speed.PerSecond()
 	e.account.stepEnded(e.now)
 	e.counts.Steps++
-	row, top, host, masked := 0, 0, 0, 0
+	row, top, host, masked, vector := 0, 0, 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
+		if c.req.Pool != NoPooling {
+			vector = e.finishPooled(s, i, row, vector)
+			row = s.rowEnd[i]
+			continue
+		}
 		for ; row < s.rowEnd[i]; row++ {
 			n := int(s.draws.Rows[row].Top)
 			r := rowResult{out: &s.out, row: row, top: top, num: n}

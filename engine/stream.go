@@ -42,8 +42,10 @@ type Stream struct {
 		sync.Mutex
 		pending   backlog
 		prompt    [][]PromptLogprob // of each request
+		pooled    [][]float32       // of each request
 		cached    int
 		drawn     int  // tokens, of all choices
+		vectors   int  // requests whose vectors are in pooled
 		cancelled bool // events are dropped
 	}
 
@@ -71,6 +73,14 @@ func (s *Stream) setPrompt(i, cached int, prompt []PromptLogprob) {
 	s.mu.Lock()
 	s.mu.cached += cached
 	s.mu.prompt[i] = prompt
+	s.mu.Unlock()
+}
+
+// setPooled stores the vectors of request i, before its event.
+func (s *Stream) setPooled(i int, vector []float32) {
+	s.mu.Lock()
+	s.mu.pooled[i] = vector
+	s.mu.vectors++
 	s.mu.Unlock()
 }
 
@@ -242,4 +252,19 @@ func (s *Stream) PromptLogprobs(i int) []PromptLogprob {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clip(s.mu.prompt[i])
+}
+
+// Pooled is what Request.Pool of request i asks for: one vector [Spec.Hidden], or with PoolAll one for each token
+// of the prompt, [tokens, Spec.Hidden]. It is complete when the request's event can be taken, and nil before.
+func (s *Stream) Pooled(i int) []float32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.pooled[i]
+}
+
+// Vectors is the number of requests whose vectors have been computed, whether their events have been taken or not.
+func (s *Stream) Vectors() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.vectors
 }

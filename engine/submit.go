@@ -31,7 +31,7 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 		return nil, fmt.Errorf("%w: no requests", ErrInvalid)
 	}
 	s := &Stream{ready: make(chan struct{}, 1), budget: rs[0].Budget}
-	s.mu.prompt = make([][]PromptLogprob, len(rs))
+	s.mu.prompt, s.mu.pooled = make([][]PromptLogprob, len(rs)), make([][]float32, len(rs))
 	qs, choices, err := e.prepare(rs, s)
 	if err != nil {
 		return nil, err
@@ -69,6 +69,9 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 	qs = make([]*request, len(rs))
 	for i, r := range rs {
 		r.N = max(1, r.N)
+		if err := e.checkPooling(&r); err != nil {
+			return nil, 0, err
+		}
 		if err := e.validate(&r); err != nil {
 			return nil, 0, err
 		}
@@ -83,6 +86,7 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 		for i := range q.choices {
 			e.prepareChoice(q, i)
 		}
+		e.preparePool(q)
 	}
 	return qs, choices, nil
 }
@@ -91,15 +95,20 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 // better messages.
 func (e *Engine) validate(r *Request) error {
 	n, lim := len(r.Tokens), r.Limits
+	most := e.spec.MaxSeqTokens
+	if r.Pool != NoPooling {
+		most = min(most, e.cfg.Scheduler.MaxSeqTokens) // with an encoder, what fits a step
+		lim.MaxTokens = 0                              // nothing is drawn
+	}
 	switch {
 	case n == 0:
 		return fmt.Errorf("%w: the prompt is empty", ErrInvalid)
 	case r.Suffix < 0:
 		return fmt.Errorf("%w: the prompt ends in %d tokens that are not repeated", ErrInvalid, r.Suffix)
-	case lim.MaxTokens < 1:
+	case lim.MaxTokens < 1 && r.Pool == NoPooling:
 		return fmt.Errorf("%w: %d output tokens are less than 1", ErrInvalid, lim.MaxTokens)
-	case lim.MaxTokens > e.spec.MaxSeqTokens-n:
-		return fmt.Errorf("%w: %d prompt tokens and %d output tokens are more than %d", ErrInvalid, n, lim.MaxTokens, e.spec.MaxSeqTokens)
+	case lim.MaxTokens > most-n:
+		return fmt.Errorf("%w: %d prompt tokens and %d output tokens are more than %d", ErrInvalid, n, lim.MaxTokens, most)
 	case (n+lim.MaxTokens+e.spec.BlockTokens-1)/e.spec.BlockTokens > e.spec.NumBlocks-1:
 		return fmt.Errorf("%w: %d tokens do not fit the KV cache", ErrInvalid, n+lim.MaxTokens)
 	case max(lim.Repetition.MaxPattern, lim.Repetition.MinPattern, lim.Repetition.MinCount) > MaxRepetition:

@@ -222,6 +222,7 @@ func sameBits(x, y float32) bool { return math.Float32bits(x) == math.Float32bit
 type result struct {
 	choices []answer
 	prompt  []engine.PromptLogprob
+	pooled  []float32
 	err     error
 	partial bool // it was cancelled or aborted
 }
@@ -253,7 +254,7 @@ func collect(ctx context.Context, s *engine.Stream, j job) (r result) {
 			return r
 		}
 	}
-	r.prompt = s.PromptLogprobs(0)
+	r.prompt, r.pooled = s.PromptLogprobs(0), s.Pooled(0)
 	return r
 }
 
@@ -309,6 +310,9 @@ func compare(jobs []job, got, want []result) error {
 			if !a.equal(b) {
 				return fmt.Errorf("job %d, choice %d:\n got %+v\nwant %+v", i, c, a, b)
 			}
+		}
+		if !partial && !slices.EqualFunc(g.pooled, w.pooled, sameBits) {
+			return fmt.Errorf("job %d: vectors %v, want %v", i, g.pooled, w.pooled)
 		}
 		if !partial && !slices.EqualFunc(g.prompt, w.prompt, samePrompt) {
 			return fmt.Errorf("job %d: prompt scores %v, want %v", i, g.prompt, w.prompt)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"weir/feedback"
+	"weir/pooling"
 	"weir/server"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
@@ -215,6 +216,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", servertest.TextPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", servertest.TextPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", servertest.TextPath, "", text(nil), 401, []string{""}},
 		{"POST", servertest.ChatPath + "/render", "", chat(everything), 200, nil}, {"POST", servertest.ChatPath + "/render", "", chat(streams), 200, nil}, {"POST", servertest.TextPath + "/render", "", text(textStream), 200, nil}, {"POST", servertest.TextPath + "/render", "", "{}", 400, nil},
 		{"GET", "/v1/models", "", "", 200, nil}, {"GET", "/v1/models/tiny", "/v1/models/{id}", "", 200, nil}, {"GET", "/v1/models/none", "/v1/models/{id}", "", 404, nil}, {"GET", "/v1/models", "", "", 401, []string{""}},
+		{"POST", "/v1/embeddings", "", `{"input":"Hi"}`, 400, nil}, // TestOpenAPIEmbeddings has the answers
 		{"POST", "/tokenize", "", `{"prompt":"Hi","return_token_strs":true}`, 200, nil}, {"POST", "/tokenize", "", `{"messages":[{"role":"user","content":"x"}]}`, 200, nil}, {"POST", "/tokenize", "", `{}`, 400, nil},
 		{"POST", "/detokenize", "", `{"tokens":[5,6]}`, 200, nil}, {"POST", "/detokenize", "", `{"tokens":[-1]}`, 400, nil},
 		{"GET", "/health", "", "", 200, nil}, {"GET", "/ping", "", "", 200, nil}, {"POST", "/ping", "", "", 200, nil}, {"GET", "/ready", "", "", 200, nil}, {"GET", "/version", "", "", 200, nil}, {"GET", "/metrics", "", "", 200, nil},
@@ -264,6 +266,29 @@ func TestOpenAPIAnswers(t *testing.T) {
 		if !seen[path] {
 			t.Errorf("nothing is asked of %s", path)
 		}
+	}
+}
+
+// TestOpenAPIEmbeddings: requests and answers of a model that embeds are what the document says.
+func TestOpenAPIEmbeddings(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Spec.Hidden = 4
+		s.Model.Pooling = &pooling.Plan{Hidden: 4, Normalize: true}
+	})
+	d := h.document(t)
+	const path = "/v1/embeddings"
+	for _, body := range []string{
+		`{"input":"Hi"}`, `{"input":["a","b"],"encoding_format":"base64","dimensions":2,"user":"u"}`, `{"input":[[5],[6,7]],"normalize":false,"embed_dtype":"float32","endianness":"little"}`,
+		`{"messages":[{"role":"user","content":"x"}],"truncate_prompt_tokens":-1,"cache_salt":"s"}`,
+	} {
+		d.check(t, body, "application/json", path, "post", "requestBody")
+		status, answer, header := h.Get("POST", path, body)
+		if status != 200 {
+			t.Errorf("%s: %d %s", body, status, answer)
+			continue
+		}
+		d.checkAnswer(t, answer, header.Get("Content-Type"), path, "post", "responses", "200")
 	}
 }
 

@@ -25,6 +25,7 @@ type route struct {
 var routes = map[string]route{
 	"/v1/chat/completions":        {methods: "POST", serve: generates((*openai.Service).ChatCompletions)},
 	"/v1/completions":             {methods: "POST", serve: generates((*openai.Service).Completions)},
+	"/v1/embeddings":              {methods: "POST", serve: generates((*openai.Service).Embeddings)},
 	"/v1/models":                  {methods: "GET", serve: generates((*openai.Service).Models)},
 	"/v1/chat/completions/render": {methods: "POST", serve: generates((*openai.Service).RenderChat)},
 	"/v1/completions/render":      {methods: "POST", serve: generates((*openai.Service).RenderTexts)},

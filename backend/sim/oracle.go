@@ -219,6 +219,7 @@ func (o *Oracle) End(out *backend.Out) error {
 	copy(out.TopTokens, s.out.TopTokens)
 	copy(out.TopLogprobs, s.out.TopLogprobs)
 	copy(out.Logits, s.out.Logits)
+	copy(out.Hidden, s.out.Hidden)
 	for i, r := range s.draws.Rows {
 		if r.Logprobs != backend.NoLogprobs {
 			out.Logprobs[i], out.Ranks[i] = s.out.Logprobs[i], s.out.Ranks[i]
@@ -359,7 +360,13 @@ func (o *Oracle) resolve(s *step, token int32) (int32, error) {
 func (o *Oracle) attend(s *step) error {
 	s.histories, o.left = s.histories[:0], o.left[:0]
 	err := eachRun(s.batch, func(i int, from, to int32, table []int32) error {
+		first := len(s.histories)
 		h, err := o.history(s, i, from, to, table)
+		if o.spec.Whole {
+			for j := range s.histories[first:] { // each position sees what comes after it, too
+				s.histories[first+j] = mix(s.histories[first+j] ^ mix(h))
+			}
+		}
 		o.left = append(o.left, state{hash: h, pos: s.batch.KVLen[i]})
 		return err
 	})
@@ -390,6 +397,9 @@ func (o *Oracle) history(s *step, i int, from, to int32, table []int32) (uint64,
 				return 0, broken("sequence %d: state slot %d does not hold the state after its first %d tokens", i, b.StateIn[i], pos)
 			}
 			h = mix(h ^ uint64(uint32(sl.token)))
+			if t := from + pos - b.Pos[from]; len(b.Types) > 0 && t >= from { // an encoder's sequences are whole
+				h = mix(h ^ uint64(b.Types[t]))
+			}
 			if next := len(s.histories); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
 				s.histories = append(s.histories, h)
 			}
@@ -433,7 +443,12 @@ func (o *Oracle) draw(s *step) error {
 
 	top, host = 0, 0
 	for i, r := range d.Rows {
-		s.dead[i] = r.Dead
+		s.dead[i] = r.Dead || r.Hidden
+		if r.Hidden {
+			s.out.Tokens[i] = -1
+			s.out.Hidden = o.vector(s.out.Hidden, s.histories[i])
+			continue
+		}
 		o.fill(s.histories[i])
 		o.picker.Pick(o.logits, d, i, &s.out, top)
 		top += int(r.Top)
@@ -454,6 +469,7 @@ func (s *step) resize(rows, top, logits int) {
 	s.out.TopTokens = slices.Grow(s.out.TopTokens[:0], top)[:top]
 	s.out.TopLogprobs = slices.Grow(s.out.TopLogprobs[:0], top)[:top]
 	s.out.Logits = slices.Grow(s.out.Logits[:0], logits)[:logits]
+	s.out.Hidden = s.out.Hidden[:0]
 }
 
 // checkEdits checks the edits, and that no row has two edits of a token.
@@ -490,6 +506,15 @@ func (o *Oracle) fill(h uint64) {
 	}
 }
 
+// vector appends the vector of a history to dst: numbers in [-1, 1) that a float32 holds exactly.
+func (o *Oracle) vector(dst []float32, h uint64) []float32 {
+	for c := range o.spec.Hidden {
+		x := mix(h + uint64(c+1)*0xD1B54A32D192ED03)
+		dst = append(dst, float32(int32(x>>40)-1<<23)*(1./(1<<23)))
+	}
+	return dst
+}
+
 // mix is the finalizer of MurmurHash3 (Austin Appleby). The addition before it keeps 0 from
 // mapping to 0.
 func mix(x uint64) uint64 {
@@ -509,8 +534,8 @@ type snapshot struct {
 }
 
 // slicesOf lists the slices of b, to treat them alike.
-func slicesOf(b *backend.Batch) [10]*[]int32 {
-	return [10]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.At}
+func slicesOf(b *backend.Batch) [11]*[]int32 {
+	return [11]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.Types, &b.At}
 }
 
 func (c *snapshot) keepBatch(b *backend.Batch) {

@@ -190,6 +190,10 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: http,
 	},
+	"pooling": {
+		may:    []string{"internal/jsontext", "weights"},
+		mayNot: http,
+	},
 	"quantconfig": {
 		may:    []string{"internal/jsontext", "weights"},
 		mayNot: noIO,
@@ -211,7 +215,7 @@ var rules = map[string]rule{
 	},
 	"server": {
 		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
-		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "server/servertest", "tokenizer"},
+		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
@@ -225,7 +229,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -235,7 +239,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"server/sdktest": {
-		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "tokenizer"},
 	},
 	"server/servertest": {
 		may: []string{"auth", "backend", "backend/sim", "calls", "chat", "engine", "feedback", "internal/jsontext", "models", "objects", "queues", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},

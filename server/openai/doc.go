@@ -27,6 +27,9 @@
 // encoder writes the events of a stream. reasoning.go divides the text of a chat into
 // thoughts and content. transcript.go gathers an answer for package recording.
 //
+// Embeddings (embeddings.go) is prepared like the others, and its answer is made of the vectors that the engine
+// gives in place of tokens.
+//
 // The functions that need no engine end after their preparation: tokenize.go, render.go.
 //
 // # Streaming

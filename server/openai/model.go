@@ -8,6 +8,7 @@ import (
 
 	"weir/chat"
 	"weir/engine"
+	"weir/pooling"
 	"weir/tokenizer"
 )
 
@@ -35,6 +36,9 @@ type Model struct {
 	VocabSize  int        // token ids below it can be drawn
 	Priority   bool       // the scheduler orders requests by priority
 	Generation Generation // defaults and end tokens
+
+	// Pooling is what follows a network whose answers are vectors or scores; nil: the model generates.
+	Pooling *pooling.Plan
 
 	constraints *constraints
 }
@@ -69,6 +73,11 @@ func (m *Model) validate() error {
 	}
 	if spec := m.Engine.Spec(); m.MaxLen > spec.MaxSeqTokens || m.VocabSize > spec.VocabSize {
 		return fmt.Errorf("server: %d tokens context and %d tokens vocabulary, but the engine has %d and %d", m.MaxLen, m.VocabSize, spec.MaxSeqTokens, spec.VocabSize)
+	}
+	if p := m.Pooling; p != nil {
+		if err := p.Validate(m.Engine.Spec().Hidden); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
 	}
 	for _, id := range append([]int32{max(m.Generation.EOS, 0)}, m.Generation.Stop...) {
 		if id < 0 || int(id) >= m.VocabSize {

@@ -43,6 +43,14 @@ func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 	if bad := m.admits(q.Model, from.who); bad != nil {
 		return bad
 	}
+	if m.Pooling != nil {
+		return api.ErrTask("The model " + m.Names[0] + " does not support generation: it embeds or scores.")
+	}
+	return setID(q, from)
+}
+
+// setID sets from.id to the one of the body if the headers gave none, and refuses one that is too long.
+func setID(q *api.Options, from *sender) error {
 	if from.id == "" && q.RequestID != nil {
 		from.id = *q.RequestID
 	}

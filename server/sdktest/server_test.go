@@ -58,7 +58,7 @@ func newServer(t *testing.T, loaded bool, change func(*server.Config)) *testServ
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := backend.Spec{VocabSize: 3584, BlockTokens: 16, NumBlocks: 257, MaxTokens: 256, MaxSeqs: 64, MaxSeqTokens: 1024, Depth: 1}
+	spec := backend.Spec{VocabSize: 3584, BlockTokens: 16, NumBlocks: 257, MaxTokens: 256, MaxSeqs: 64, MaxSeqTokens: 1024, Depth: 1, Hidden: 8}
 	hook := func(c sim.Call, step int) error {
 		if f := h.hook.Load(); f != nil {
 			return (*f)(c, step)

@@ -35,8 +35,9 @@ type account struct {
 
 // Tokens counts what the engine has computed for a request.
 type Tokens interface {
-	Drawn() int  // tokens of output
-	Cached() int // tokens of the prompt that were in the cache
+	Drawn() int   // tokens of output
+	Vectors() int // prompts that ended with vectors in place of tokens
+	Cached() int  // tokens of the prompt that were in the cache
 }
 
 // Accepted is called when the engine has accepted the request. id is the id of the answer,
@@ -95,7 +96,7 @@ func (a *account) used() usage.Counts {
 		return usage.Counts{}
 	}
 	used := usage.Counts{Requests: 1, Completion: uint64(a.tokens.Drawn())}
-	if used.Completion > 0 { // before the first token the prompt has not been computed completely
+	if used.Completion > 0 || a.tokens.Vectors() > 0 { // before the first token or vector the prompt has not been computed completely
 		used.Prompt, used.Cached = uint64(a.prompt), uint64(a.tokens.Cached())
 	}
 	return used

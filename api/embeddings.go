@@ -1,0 +1,197 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// EmbeddingRequest is a decoded body of POST /v1/embeddings (docs/interface/embeddings.md): texts or lists of
+// token ids, or a chat whose prompt is rendered as POST /v1/chat/completions would.
+type EmbeddingRequest struct {
+	ChatRequest              // of it what makes a prompt; the chat form alone has messages
+	Inputs      []TextPrompt // at least one, none empty; nil: the chat form
+	Base64      bool         // encoding_format
+	Dimensions  *int         // at least 1; nil: all
+	Raw         bool         // no normalization, or no activation
+}
+
+var poolingFields = slices.Concat(lift(pick(fields, "messages", "model", "add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template",
+	"chat_template_kwargs", "mm_processor_kwargs", "truncate_prompt_tokens", "truncation_side", "priority", "request_id", "cache_salt", "user"),
+	func(r *EmbeddingRequest) *ChatRequest { return &r.ChatRequest }), []field[*EmbeddingRequest]{
+	{"input", notNull, decodeInputs},
+	{"encoding_format", nullable, decodeEncodingFormat},
+	{"dimensions", nullable, func(r *EmbeddingRequest, v Raw, _ *Limits) (f *fault) {
+		if r.Dimensions, f = optional(v, integer); f == nil && *r.Dimensions < 1 {
+			f = faultf("must be 1 or more, got %s", clip(v))
+		}
+		return f
+	}},
+	{"normalize", nullable, decodeActivation},
+	{"use_activation", nullable, decodeActivation},
+	{"embed_dtype", nullable, onlyText("float32")},
+	{"endianness", nullable, onlyText("native", "little")},
+})
+
+var poolingIndex = index(poolingFields)
+
+func decodeActivation(r *EmbeddingRequest, v Raw, _ *Limits) *fault {
+	on, f := boolean(v)
+	r.Raw = !on
+	return f
+}
+
+// onlyText is a field that may have one of these values, which all mean what the server does.
+func onlyText(values ...string) func(*EmbeddingRequest, Raw, *Limits) *fault {
+	return func(_ *EmbeddingRequest, v Raw, _ *Limits) *fault {
+		s, f := text(v)
+		if f == nil && !slices.Contains(values, s) {
+			f = faultf("must be '%s', got %s", values[0], clip(v))
+		}
+		return f
+	}
+}
+
+func decodeEncodingFormat(r *EmbeddingRequest, v Raw, _ *Limits) *fault {
+	s, f := text(v)
+	switch {
+	case f != nil:
+		return f
+	case s != "float" && s != "base64":
+		return faultf("must be 'float' or 'base64', got %s", clip(v))
+	}
+	r.Base64 = s == "base64"
+	return nil
+}
+
+// decodeInputs reads what /v1/completions calls prompts.
+func decodeInputs(r *EmbeddingRequest, v Raw, lim *Limits) *fault {
+	var c CompletionRequest
+	f := decodePrompts(&c, v, lim)
+	r.Inputs = c.Prompts
+	return f
+}
+
+// DecodeEmbedding reads a body of POST /v1/embeddings, as DecodeChat does. Of the chat form CheckPrompt has the
+// rest to say. The inputs share the memory of the body.
+func DecodeEmbedding(body []byte, lim Limits) (*EmbeddingRequest, *Error) {
+	r := &EmbeddingRequest{ChatRequest: ChatRequest{Options: defaultOptions()}}
+	values, err := decode(body, r, poolingFields, poolingIndex, &lim)
+	if err != nil {
+		return nil, err
+	}
+	sent := func(name string) Raw { return values[poolingIndex[name]] }
+	switch chat := sent("messages") != nil; {
+	case chat && sent("input") != nil:
+		return nil, faultf("a request has either input or messages").in("input").error()
+	case chat:
+	case sent("input") == nil:
+		return nil, faultf("field required").in("input").error()
+	case len(r.Inputs) == 0:
+		return nil, faultf("must not be empty").in("input").error()
+	}
+	for i := range r.Inputs {
+		if p := &r.Inputs[i]; p.IDs == nil && p.Text == "" {
+			return nil, faultf("must not be empty").index(i).in("input").error()
+		}
+	}
+	if r.Inputs != nil && sent("add_special_tokens") == nil {
+		r.AddSpecialTokens = true // unlike a chat, whose template spells them out
+	}
+	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// ErrTask answers a request for something that the model was not made for.
+func ErrTask(text string) *Error { return newError(causeTask, text, nil) }
+
+// ErrDimensions answers a size to which the model's vectors cannot be cut.
+func ErrDimensions(n int, text string) *Error { return newError(causeDimensions, text, n) }
+
+// Embeddings is the answer of POST /v1/embeddings.
+type Embeddings struct {
+	Meta
+	Base64  bool
+	Vectors [][]float32 // one for each input
+	Prompt  int         // tokens
+}
+
+// Size returns the number of bytes that the answer takes at most.
+func (e *Embeddings) Size() int {
+	n := 512 + 6*(len(e.ID)+len(e.Model))
+	for _, v := range e.Vectors {
+		n += 64 + len(v)*FloatSize
+	}
+	return n
+}
+
+// FloatSize is the length of the longest float32 in decimal digits, with a comma: -1.1754944e-38.
+const FloatSize = 15
+
+// AppendEmbeddings appends the body of the answer.
+func AppendEmbeddings(dst []byte, e *Embeddings) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = AppendString(dst, e.ID)
+	dst = append(dst, `,"object":"list","created":`...)
+	dst = strconv.AppendInt(dst, e.Created, 10)
+	dst = append(dst, `,"model":`...)
+	dst = AppendString(dst, e.Model)
+	dst = append(dst, `,"data":[`...)
+	for i, v := range e.Vectors {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"index":`...)
+		dst = strconv.AppendInt(dst, int64(i), 10)
+		dst = append(dst, `,"object":"embedding","embedding":`...)
+		if e.Base64 {
+			dst = appendBase64(dst, v)
+		} else {
+			dst = appendFloats(dst, v)
+		}
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `],"usage":`...)
+	dst = appendPoolingUsage(dst, e.Prompt)
+	return append(dst, '}')
+}
+
+// appendPoolingUsage appends the usage of a request that generates nothing.
+func appendPoolingUsage(dst []byte, prompt int) []byte {
+	dst = append(dst, `{"prompt_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(prompt), 10)
+	dst = append(dst, `,"total_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(prompt), 10)
+	return append(dst, `,"completion_tokens":0,"prompt_tokens_details":null}`...)
+}
+
+// appendFloats writes the shortest digits that give the same float32 back.
+func appendFloats(dst []byte, v []float32) []byte {
+	dst = append(dst, '[')
+	for i, x := range v {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendFloat(dst, float64(x), 'g', -1, 32)
+	}
+	return append(dst, ']')
+}
+
+// appendBase64 writes the bytes of v, little-endian.
+func appendBase64(dst []byte, v []float32) []byte {
+	var b [4 * 48]byte // 48 components are 64 digits without padding
+	dst = append(dst, '"')
+	for len(v) > 0 {
+		n := min(len(v), len(b)/4)
+		for i, x := range v[:n] {
+			binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(x))
+		}
+		dst = base64.StdEncoding.AppendEncode(dst, b[:4*n])
+		v = v[n:]
+	}
+	return append(dst, '"')
+}
