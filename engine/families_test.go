@@ -10,6 +10,7 @@ import (
 	"weir/model"
 	"weir/sampler"
 	"weir/scheduler"
+	"weir/tokenizer"
 )
 
 // familyJobs are random requests, half of which begin with what an earlier one said and was told, as
@@ -59,44 +60,8 @@ func TestMetamorphicFamilies(t *testing.T) {
 			t.Cleanup(func() { m.Close() })
 			var preempted, hits uint64
 			for round := 0; round < 4 && (preempted == 0 || hits == 0); round++ {
-				jobs := familyJobs(g, m.Config.VocabSize, 24)
-				run := func(v modelVariant, slots int) ([]result, engine.Stats) {
-					opt := model.Options{BlockTokens: v.blockTokens, NumBlocks: v.blocks, MaxTokens: v.tokens, MaxSeqs: v.seqs, MaxSeqTokens: 256, StateSlots: slots}
-					open := onCPU(t, m, v.threads, opt)
-					if v.overlapped {
-						synchronous := open
-						open = func() (backend.Backend, error) {
-							be, err := synchronous()
-							return &delayedBackend{Backend: be}, err
-						}
-					}
-					e := start(t, engine.Config{Scheduler: v.sched, Caching: v.caching, MaxLive: 200, Tokenizer: tok}, open)
-					return runAll(t, e, jobs), e.Stats()
-				}
-				want, _ := run(modelVariant{threads: 1, blockTokens: 16, blocks: 3000, tokens: 4096, seqs: 100}, 400)
-				for _, v := range []struct {
-					modelVariant
-					slots int
-				}{
-					{modelVariant{threads: 2, blockTokens: 16, blocks: 20, tokens: 48, seqs: 8, caching: true, sched: scheduler.Config{MaxPrefill: 20, StateEvery: 32}}, 12},
-					{modelVariant{threads: 1, blockTokens: 16, blocks: 24, tokens: 33, seqs: 5, caching: true, sched: scheduler.Config{Priority: true, StateEvery: 16}, overlapped: true}, 30},
-					{modelVariant{threads: 2, blockTokens: 32, blocks: 40, tokens: 7, seqs: 6, caching: true, overlapped: true}, 9},
-					{modelVariant{threads: 3, blockTokens: 16, blocks: 17, tokens: 300, seqs: 20}, 60},
-				} {
-					var stats engine.Stats
-					got := shuffled(g, jobs, func(list []job) (results []result) {
-						before := jobs
-						jobs = list
-						results, stats = run(v.modelVariant, v.slots)
-						jobs = before
-						return results
-					})
-					if err := compare(jobs, got, want); err != nil {
-						t.Fatalf("%+v: %v", v, err)
-					}
-					preempted += stats.Preemptions
-					hits += stats.PrefixHits
-				}
+				p, h := familyRound(t, g, m, tok)
+				preempted, hits = preempted+p, hits+h
 			}
 			t.Logf("%d preemptions, %d tokens from the prefix cache", preempted, hits)
 			if preempted == 0 || hits == 0 {
@@ -104,4 +69,41 @@ func TestMetamorphicFamilies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// familyRound runs the same requests under several configurations and compares their results.
+func familyRound(t *testing.T, g *rand.Rand, m *model.Model, tok *tokenizer.Tokenizer) (preempted, hits uint64) {
+	t.Helper()
+	jobs := familyJobs(g, m.Config.VocabSize, 24)
+	run := func(v modelVariant, slots int, jobs []job) ([]result, engine.Stats) {
+		opt := model.Options{BlockTokens: v.blockTokens, NumBlocks: v.blocks, MaxTokens: v.tokens, MaxSeqs: v.seqs, MaxSeqTokens: 256, StateSlots: slots}
+		open := onCPU(t, m, v.threads, opt)
+		if v.overlapped {
+			open = delayed(open)
+		}
+		e := start(t, engine.Config{Scheduler: v.sched, Caching: v.caching, MaxLive: 200, Tokenizer: tok}, open)
+		return runAll(t, e, jobs), e.Stats()
+	}
+	want, _ := run(modelVariant{threads: 1, blockTokens: 16, blocks: 3000, tokens: 4096, seqs: 100}, 400, jobs)
+	for _, v := range []struct {
+		modelVariant
+		slots int
+	}{
+		{modelVariant{threads: 2, blockTokens: 16, blocks: 20, tokens: 48, seqs: 8, caching: true, sched: scheduler.Config{MaxPrefill: 20, StateEvery: 32}}, 12},
+		{modelVariant{threads: 1, blockTokens: 16, blocks: 24, tokens: 33, seqs: 5, caching: true, sched: scheduler.Config{Priority: true, StateEvery: 16}, overlapped: true}, 30},
+		{modelVariant{threads: 2, blockTokens: 32, blocks: 40, tokens: 7, seqs: 6, caching: true, overlapped: true}, 9},
+		{modelVariant{threads: 3, blockTokens: 16, blocks: 17, tokens: 300, seqs: 20}, 60},
+	} {
+		var stats engine.Stats
+		got := shuffled(g, jobs, func(jobs []job) (results []result) {
+			results, stats = run(v.modelVariant, v.slots, jobs)
+			return results
+		})
+		if err := compare(jobs, got, want); err != nil {
+			t.Fatalf("%+v: %v", v, err)
+		}
+		preempted += stats.Preemptions
+		hits += stats.PrefixHits
+	}
+	return preempted, hits
 }

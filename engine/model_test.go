@@ -54,6 +54,14 @@ func (b *delayedBackend) End(o *backend.Out) error {
 	return b.Backend.End(o)
 }
 
+// delayed opens a backend that accepts two steps in flight.
+func delayed(synchronous opener) opener {
+	return func() (backend.Backend, error) {
+		be, err := synchronous()
+		return &delayedBackend{Backend: be}, err
+	}
+}
+
 // bundled opens the model inside the binary.
 func bundled(t *testing.T) (*model.Model, *tokenizer.Tokenizer) {
 	t.Helper()
@@ -173,11 +181,7 @@ func (v modelVariant) run(t *testing.T, m *model.Model, tok *tokenizer.Tokenizer
 	t.Helper()
 	open := onCPU(t, m, v.threads, model.Options{BlockTokens: v.blockTokens, NumBlocks: v.blocks, MaxTokens: v.tokens, MaxSeqs: v.seqs, MaxSeqTokens: 256})
 	if v.overlapped {
-		synchronous := open
-		open = func() (backend.Backend, error) {
-			be, err := synchronous()
-			return &delayedBackend{Backend: be}, err
-		}
+		open = delayed(open)
 	}
 	e := start(t, engine.Config{Scheduler: v.sched, Caching: v.caching, MaxLive: 100, Tokenizer: tok}, open)
 	return runAll(t, e, jobs), e.Stats()

@@ -57,13 +57,7 @@ func TestPooling(t *testing.T) {
 			for c := range mean {
 				mean[c] /= n
 			}
-			for kind, want := range map[engine.Pooling][]float32{engine.PoolLast: row(n - 1), engine.PoolFirst: row(0), engine.PoolMean: mean, engine.PoolMax: most} {
-				if got := e.mustRun(t, pooledRequest(prompt(n), kind)); !slices.EqualFunc(got.pooled, want, sameBits) {
-					t.Errorf("pooling %d: got %v, want %v", kind, got.pooled, want)
-				} else if a := got.choices[0]; a.reason != engine.Stop || len(a.tokens) != 0 || a.text != "" {
-					t.Errorf("pooling %d: the choice is %+v", kind, a)
-				}
-			}
+			compareKinds(t, e, n, map[engine.Pooling][]float32{engine.PoolLast: row(n - 1), engine.PoolFirst: row(0), engine.PoolMean: mean, engine.PoolMax: most})
 			for i := range n - 1 { // a prefix ends with the same vector only if nothing sees what comes after it
 				got := e.mustRun(t, pooledRequest(prompt(i+1), engine.PoolLast)).pooled
 				if slices.EqualFunc(got, row(i), sameBits) == spec.Whole {
@@ -71,18 +65,36 @@ func TestPooling(t *testing.T) {
 				}
 			}
 			if spec.Whole {
-				r := pooledRequest(prompt(n), engine.PoolFirst)
-				r.Types = make([]int32, n)
-				if got := e.mustRun(t, r).pooled; !slices.Equal(got, row(0)) {
-					t.Errorf("types of 0 are %v, and none %v", got, row(0))
-				}
-				r.Types[n-1] = 1
-				if got := e.mustRun(t, r).pooled; slices.Equal(got, row(0)) {
-					t.Error("the type of the last token makes no difference")
-				}
+				typesMatter(t, e, n, row(0))
 			}
 			e.mustStop(t)
 		})
+	}
+}
+
+// compareKinds compares what each kind makes of the vectors of a prompt.
+func compareKinds(t *testing.T, e runningEngine, n int, want map[engine.Pooling][]float32) {
+	t.Helper()
+	for kind, want := range want {
+		if got := e.mustRun(t, pooledRequest(prompt(n), kind)); !slices.EqualFunc(got.pooled, want, sameBits) {
+			t.Errorf("pooling %d: got %v, want %v", kind, got.pooled, want)
+		} else if a := got.choices[0]; a.reason != engine.Stop || len(a.tokens) != 0 || a.text != "" {
+			t.Errorf("pooling %d: the choice is %+v", kind, a)
+		}
+	}
+}
+
+// typesMatter checks that the types of tokens change the first vector of a prompt.
+func typesMatter(t *testing.T, e runningEngine, n int, first []float32) {
+	t.Helper()
+	r := pooledRequest(prompt(n), engine.PoolFirst)
+	r.Types = make([]int32, n)
+	if got := e.mustRun(t, r).pooled; !slices.Equal(got, first) {
+		t.Errorf("types of 0 are %v, and none %v", got, first)
+	}
+	r.Types[n-1] = 1
+	if got := e.mustRun(t, r).pooled; slices.Equal(got, first) {
+		t.Error("the type of the last token makes no difference")
 	}
 }
 

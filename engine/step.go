@@ -152,7 +152,7 @@ func (e *Engine) draw(s *stepData) error {
 	d.Reset()
 	clear(s.masked)
 	s.masked = s.masked[:0]
-	words, row, top, host, vectors := e.spec.MaskWords(), 0, 0, 0, 0
+	row, top, host, vectors := 0, 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
 		if c.req.Pool != NoPooling {
@@ -169,20 +169,7 @@ func (e *Engine) draw(s *stepData) error {
 				d.Rows = append(d.Rows, backend.Draw{Target: chunk.Seq.Tokens[at+1], Logprobs: c.req.Prompt.Mode, Top: int32(c.req.Prompt.Top),
 					Mask: -1, Allow: -1, EditEnd: int32(len(d.Edits))})
 			default:
-				first := len(d.Edits)
-				c.sampling.Plan(d, words, chunk.Seq.Tokens[chunk.Seq.Prompt:])
-				if c.forcer != nil {
-					if t := c.forcer.Force(); t >= 0 {
-						force(d, first, t)
-					}
-				}
-				if len(c.req.LogprobIDs) > 0 {
-					d.Rows[row].Host = true
-					host++
-				}
-				if c.constraint != nil {
-					d.Rows[row].Mask = e.addMask(s, c, row)
-				}
+				host += e.drawToken(s, c, chunk, row)
 			}
 			top += int(d.Rows[row].Top)
 		}
@@ -194,6 +181,26 @@ func (e *Engine) draw(s *stepData) error {
 	resize(&s.out, row, top, host*e.spec.VocabSize)
 	s.out.Hidden = slices.Grow(s.out.Hidden[:0], vectors*e.spec.Hidden)[:vectors*e.spec.Hidden]
 	return e.be.Draw(d)
+}
+
+// drawToken says how a row of s draws the next token of c. It returns how many rows of logits the host wants.
+func (e *Engine) drawToken(s *stepData, c *choice, chunk scheduler.Chunk, row int) (host int) {
+	d := &s.draws
+	first := len(d.Edits)
+	c.sampling.Plan(d, e.spec.MaskWords(), chunk.Seq.Tokens[chunk.Seq.Prompt:])
+	if c.forcer != nil {
+		if t := c.forcer.Force(); t >= 0 {
+			force(d, first, t)
+		}
+	}
+	if len(c.req.LogprobIDs) > 0 {
+		d.Rows[row].Host = true
+		host++
+	}
+	if c.constraint != nil {
+		d.Rows[row].Mask = e.addMask(s, c, row)
+	}
+	return host
 }
 
 // addMask makes room for the mask of a row of s that draws a token of c, and requests it if

@@ -71,34 +71,39 @@ func TestFamilies(t *testing.T) {
 				m := openModel(t, os.DirFS(filepath.Join("testdata/families", name)))
 				h := newHarness(t, m, open(), model.Options{MaxSeqTokens: min(256, m.Config.MaxSeqTokens), MaxTokens: 256}, 1)
 				s := &sequence{tokens: g.Prompt}
-				rows := h.step(chunk{s, len(g.Prompt), positions(0, len(g.Prompt))})
-				worst := 0.0
-				for i, want := range g.PromptLogprobs {
-					got := logprob(rows[i], g.Prompt[i+1])
-					if diff := math.Abs(got - want); !(diff <= familyTolerance) {
-						t.Fatalf("position %d: %v instead of %v", i, got, want)
-					} else {
-						worst = max(worst, diff)
-					}
-				}
-				last := rows[len(rows)-1]
+				last := g.comparePrompt(t, h, s)
 				for i, want := range g.Greedy {
-					best := int32(0)
-					for v := range last {
-						if last[v] > last[best] {
-							best = int32(v)
-						}
-					}
-					if got := logprob(last, want); best != want || !(math.Abs(got-g.GreedyLogprobs[i]) <= familyTolerance) {
+					if best, got := greatestLogit(last), logprob(last, want); best != want || !(math.Abs(got-g.GreedyLogprobs[i]) <= familyTolerance) {
 						t.Fatalf("greedy token %d is %d (%v) instead of %d (%v, here %v)", i, best, logprob(last, best), want, g.GreedyLogprobs[i], got)
 					}
 					s.tokens = append(s.tokens, want)
 					last = h.step(chunk{s, 1, positions(s.computed, s.computed+1)})[0]
 				}
-				t.Logf("off by %.2g at most", worst)
 			})
 		})
 	}
+}
+
+// comparePrompt computes the prompt in one step, and returns the logits of its last token.
+func (g *familyGolden) comparePrompt(t *testing.T, h *harness, s *sequence) []float32 {
+	t.Helper()
+	rows := h.step(chunk{s, len(g.Prompt), positions(0, len(g.Prompt))})
+	for i, want := range g.PromptLogprobs {
+		if got := logprob(rows[i], g.Prompt[i+1]); !(math.Abs(got-want) <= familyTolerance) {
+			t.Fatalf("position %d: %v instead of %v", i, got, want)
+		}
+	}
+	return rows[len(rows)-1]
+}
+
+func greatestLogit(row []float32) int32 {
+	best := 0
+	for v := range row {
+		if row[v] > row[best] {
+			best = v
+		}
+	}
+	return int32(best)
 }
 
 // TestFamilyInvariance is TestBatchInvariance for every family: windows and chunks of positions,
@@ -190,12 +195,7 @@ func TestWrappers(t *testing.T) {
 				}
 				g := readFamily(t, c.family)
 				h := newHarness(t, openModel(t, fsys), newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128}, 1)
-				rows := h.step(chunk{&sequence{tokens: g.Prompt}, len(g.Prompt), positions(0, len(g.Prompt))})
-				for i, want := range g.PromptLogprobs {
-					if got := logprob(rows[i], g.Prompt[i+1]); !(math.Abs(got-want) <= familyTolerance) {
-						t.Fatalf("position %d: %v instead of %v", i, got, want)
-					}
-				}
+				g.comparePrompt(t, h, &sequence{tokens: g.Prompt})
 			})
 		}
 	}

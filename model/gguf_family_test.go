@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -23,41 +24,12 @@ func TestGGUFFamilies(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".gguf")
 		t.Run(name, func(t *testing.T) {
-			fsys := fstest.MapFS{}
-			for _, n := range []string{"config.json", "model.safetensors"} {
-				b, err := os.ReadFile(filepath.Join("testdata/families", name, n))
-				if err != nil {
-					t.Fatal(err)
-				}
-				fsys[n] = &fstest.MapFile{Data: b}
-			}
-			var doc map[string]any
-			if err := json.Unmarshal(fsys["config.json"].Data, &doc); err != nil {
-				t.Fatal(err)
-			}
-			switch name {
-			case "mixtral", "qwen2_moe", "starcoder2":
-				doc["sliding_window"], doc["use_sliding_window"] = nil, false
-				delete(doc, "layer_types")
-			case "gemma2": // llama.cpp has it by the size of the model
-				doc["query_pre_attn_scalar"] = 12
-			case "gemma3": // here, too, and which layers have windows
-				doc["query_pre_attn_scalar"] = 12
-				doc["layer_types"] = []string{"sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention"}
-			case "gpt_oss": // and this always
-				doc["swiglu_limit"] = 7.0
-			}
-			b, err := json.Marshal(doc)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fsys["config.json"] = &fstest.MapFile{Data: b}
 			g := readFamily(t, name)
 			logits := func(m *model.Model) [][]float32 {
 				h := newHarness(t, m, newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128, MaxTokens: 128}, 1)
 				return h.step(chunk{&sequence{tokens: g.Prompt}, len(g.Prompt), positions(0, len(g.Prompt))})
 			}
-			want := logits(openModel(t, fsys))
+			want := logits(openModel(t, asConverted(t, name)))
 			m, err := model.Open(file)
 			if err != nil {
 				t.Fatal(err)
@@ -72,4 +44,40 @@ func TestGGUFFamilies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asConverted is the checkpoint of a family, with what the converter leaves out of its config.json
+// as llama.cpp takes it to be.
+func asConverted(t *testing.T, name string) fs.FS {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	for _, n := range []string{"config.json", "model.safetensors"} {
+		b, err := os.ReadFile(filepath.Join("testdata/families", name, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fsys[n] = &fstest.MapFile{Data: b}
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(fsys["config.json"].Data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	switch name {
+	case "mixtral", "qwen2_moe", "starcoder2":
+		doc["sliding_window"], doc["use_sliding_window"] = nil, false
+		delete(doc, "layer_types")
+	case "gemma2": // llama.cpp has it by the size of the model
+		doc["query_pre_attn_scalar"] = 12
+	case "gemma3": // here, too, and which layers have windows
+		doc["query_pre_attn_scalar"] = 12
+		doc["layer_types"] = []string{"sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention"}
+	case "gpt_oss": // and this always
+		doc["swiglu_limit"] = 7.0
+	}
+	b, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsys["config.json"] = &fstest.MapFile{Data: b}
+	return fsys
 }

@@ -169,7 +169,6 @@ type mamba struct {
 	convOn        Act
 	scan          Scan
 	norm          *Norm
-	gate          Act
 	mid           rows
 	scaledIn      Act
 }

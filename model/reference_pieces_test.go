@@ -196,36 +196,79 @@ func (d *reference) Experts(dst, src, logits model.Act, e *model.Experts) {
 		for j := range to {
 			to[j] = 0
 		}
-		weights := d.route(scores[i], &e.Router)
-		for n, by := range weights {
-			if by == 0 {
-				continue
-			}
-			in := slices.Clone(x)
-			if e.ScoreInput {
-				for j := range in {
-					in[j] *= by
-				}
-				by = 1
-			}
-			both := d.weights[e.GateUp[n]].times(in)
-			mid := make([]float64, e.Inner)
-			if e.Plain {
-				for j := range mid {
-					mid[j] = activation(e.Act, both[j])
-				}
-			} else {
-				gateHalves(mid, both, e.Act)
-			}
-			for j, v := range d.weights[e.Down[n]].times(mid) {
-				to[j] += by * v
+		for n, by := range d.route(scores[i], &e.Router) {
+			if by != 0 {
+				d.expert(to, x, n, by, e)
 			}
 		}
 	}
 }
 
+// expert adds what expert n makes of x to a row.
+func (d *reference) expert(to, x []float64, n int, by float64, e *model.Experts) {
+	in := slices.Clone(x)
+	if e.ScoreInput {
+		for j := range in {
+			in[j] *= by
+		}
+		by = 1
+	}
+	both := d.weights[e.GateUp[n]].times(in)
+	mid := make([]float64, e.Inner)
+	if e.Plain {
+		for j := range mid {
+			mid[j] = activation(e.Act, both[j])
+		}
+	} else {
+		gateHalves(mid, both, e.Act)
+	}
+	for j, v := range d.weights[e.Down[n]].times(mid) {
+		to[j] += by * v
+	}
+}
+
 // route returns the weight of each expert for a row; 0: it is not chosen.
 func (d *reference) route(logits []float64, r *model.Router) []float64 {
+	var weights []float64
+	if r.Score == model.SparseMixer {
+		weights = mixed(logits, r)
+	} else {
+		weights = d.chosen(logits, r)
+	}
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
+	}
+	for i := range weights {
+		if r.Renorm {
+			weights[i] /= math.Max(sum+float64(r.RenormAdd), float64(r.Floor))
+		}
+		weights[i] *= float64(r.Scale)
+		if s := d.vector(r.PerExpert); s != nil {
+			weights[i] *= s[i]
+		}
+	}
+	return weights
+}
+
+// mixed are the weights of two experts that are chosen one after the other.
+func mixed(logits []float64, r *model.Router) []float64 {
+	weights, left := make([]float64, len(logits)), slices.Clone(logits)
+	for range r.TopK {
+		at := greatest(left, 1)[0]
+		top, sum := left[at], 0.0
+		for _, v := range left {
+			if !math.IsInf(v, -1) && (top-v)/math.Max(math.Abs(v), top) <= 2*float64(r.Jitter) {
+				sum += math.Exp(v - top)
+			}
+		}
+		weights[at], left[at] = 1/sum, math.Inf(-1)
+	}
+	return weights
+}
+
+// chosen are the scores of the experts that are chosen.
+func (d *reference) chosen(logits []float64, r *model.Router) []float64 {
 	score := slices.Clone(logits)
 	switch r.Score {
 	case model.Softmax:
@@ -243,67 +286,45 @@ func (d *reference) route(logits []float64, r *model.Router) []float64 {
 	for i, b := range d.vector(r.Bias) {
 		by[i] += b
 	}
-	size := len(score)
 	if r.Groups > 0 {
-		size /= r.Groups
-		groups := make([]float64, r.Groups)
-		for g := range groups {
-			best := slices.Clone(by[g*size : (g+1)*size])
-			slices.Sort(best)
-			slices.Reverse(best)
-			if groups[g] = best[0]; r.GroupBest2 && size > 1 {
-				groups[g] += best[1]
-			}
-		}
-		for g := range groups {
-			if !slices.Contains(greatest(groups, r.TopGroups), g) {
-				for i := g * size; i < (g+1)*size; i++ {
-					by[i] = math.Inf(-1)
-				}
-			}
-		}
+		onlyGroups(by, r)
+	}
+	list := greatest(by, r.TopK)
+	slices.Sort(list)
+	var own []float64
+	for _, i := range list {
+		own = append(own, score[i])
+	}
+	if r.Score == model.SoftmaxTop {
+		softmax(own)
 	}
 	weights := make([]float64, len(score))
-	if r.Score == model.SparseMixer {
-		left := slices.Clone(logits)
-		for range r.TopK {
-			at := greatest(left, 1)[0]
-			top, sum := left[at], 0.0
-			for _, v := range left {
-				if !math.IsInf(v, -1) && (top-v)/math.Max(math.Abs(v), top) <= 2*float64(r.Jitter) {
-					sum += math.Exp(v - top)
-				}
-			}
-			weights[at], left[at] = 1/sum, math.Inf(-1)
-		}
-	} else {
-		chosen := greatest(by, r.TopK)
-		slices.Sort(chosen)
-		var list []float64
-		for _, i := range chosen {
-			list = append(list, score[i])
-		}
-		if r.Score == model.SoftmaxTop {
-			softmax(list)
-		}
-		for k, i := range chosen {
-			weights[i] = list[k]
-		}
-	}
-	sum := 0.0
-	for _, w := range weights {
-		sum += w
-	}
-	for i := range weights {
-		if r.Renorm {
-			weights[i] /= math.Max(sum+float64(r.RenormAdd), float64(r.Floor))
-		}
-		weights[i] *= float64(r.Scale)
-		if s := d.vector(r.PerExpert); s != nil {
-			weights[i] *= s[i]
-		}
+	for k, i := range list {
+		weights[i] = own[k]
 	}
 	return weights
+}
+
+// onlyGroups leaves the best groups of experts.
+func onlyGroups(by []float64, r *model.Router) {
+	size := len(by) / r.Groups
+	groups := make([]float64, r.Groups)
+	for g := range groups {
+		best := slices.Clone(by[g*size : (g+1)*size])
+		slices.Sort(best)
+		slices.Reverse(best)
+		if groups[g] = best[0]; r.GroupBest2 && size > 1 {
+			groups[g] += best[1]
+		}
+	}
+	list := greatest(groups, r.TopGroups)
+	for g := range groups {
+		if !slices.Contains(list, g) {
+			for i := g * size; i < (g+1)*size; i++ {
+				by[i] = math.Inf(-1)
+			}
+		}
+	}
 }
 
 // greatest lists the indices of the n greatest numbers, of equal ones the first.
@@ -395,29 +416,38 @@ func (d *reference) Delta(dst, q, k, v, a, b model.Act, x *model.Delta) {
 		for r := first; r < last; r++ {
 			for h := range x.ValueHeads {
 				at := h / (x.ValueHeads / x.KeyHeads) * x.KeyDim
-				query, key := unit(qs[r][at:at+x.KeyDim]), unit(ks[r][at:at+x.KeyDim])
-				beta := float64(x.BetaScale) / (1 + math.Exp(-bs[r][h]))
-				cell := func(i, j int) *float64 { return &state[(h*x.KeyDim+i)*x.ValueDim+j] }
-				for j := range x.ValueDim {
-					sum := 0.0
-					for i := range x.KeyDim {
-						c := h
-						if x.PerChannel {
-							c = h*x.KeyDim + i
-						}
-						*cell(i, j) *= math.Exp(rate[h] * math.Log1p(math.Exp(as[r][c]+bias[c])))
-						sum += *cell(i, j) * key[i]
+				cells := state[h*x.KeyDim*x.ValueDim:][:x.KeyDim*x.ValueDim]
+				decay := make([]float64, x.KeyDim)
+				for i := range decay {
+					c := h
+					if x.PerChannel {
+						c = h*x.KeyDim + i
 					}
-					delta, out := beta*(vs[r][h*x.ValueDim+j]-sum), 0.0
-					for i := range x.KeyDim {
-						*cell(i, j) += key[i] * delta
-						out += *cell(i, j) * query[i] * float64(x.Scale)
-					}
-					y[r][h*x.ValueDim+j] = out
+					decay[i] = math.Exp(rate[h] * math.Log1p(math.Exp(as[r][c]+bias[c])))
 				}
+				beta := float64(x.BetaScale) / (1 + math.Exp(-bs[r][h]))
+				value := h * x.ValueDim
+				deltaRule(y[r][value:][:x.ValueDim], cells, decay, unit(qs[r][at:at+x.KeyDim]), unit(ks[r][at:at+x.KeyDim]), vs[r][value:][:x.ValueDim], beta, float64(x.Scale))
 			}
 		}
 	})
+}
+
+// deltaRule is one step of a head.
+func deltaRule(out, cells, decay, query, key, value []float64, beta, scale float64) {
+	for j := range out {
+		sum := 0.0
+		for i := range key {
+			cells[i*len(out)+j] *= decay[i]
+			sum += cells[i*len(out)+j] * key[i]
+		}
+		delta := beta * (value[j] - sum)
+		out[j] = 0
+		for i := range key {
+			cells[i*len(out)+j] += key[i] * delta
+			out[j] += cells[i*len(out)+j] * query[i] * scale
+		}
+	}
 }
 
 func (d *reference) Scan(dst, x, b, c, dt model.Act, m *model.Scan) {

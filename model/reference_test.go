@@ -176,17 +176,6 @@ func (d *reference) Embed(dst model.Act, w model.Weight, scale float32) {
 	}
 }
 
-func normRow(to, from, weight []float64, eps float32) {
-	sum := 0.0
-	for _, x := range from {
-		sum += x * x
-	}
-	scale := 1 / math.Sqrt(sum/float64(len(from))+float64(eps))
-	for j, x := range from {
-		to[j] = x * scale * weight[j]
-	}
-}
-
 func (d *reference) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	from := d.act(src)
 	for i, to := range d.act(dst) {

@@ -30,9 +30,8 @@ var (
 
 // channels is the state of an output in the harmony format.
 type channels struct {
-	inHeader bool
-	header   [headerKept]byte // of the message, as far as it is kept
-	n        int
+	header [headerKept]byte // of the message, as far as it is kept
+	n      int
 }
 
 // keep remembers bytes of a header.

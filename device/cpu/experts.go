@@ -237,29 +237,10 @@ func softplus(x float64) float64 {
 // choose finds the experts with the greatest scores, of equal ones those with lower numbers, and
 // lists them in ascending order.
 func (e *experts) choose(scores []float32, chosen []int32) {
-	count := len(scores)
-	group := count
+	group, groups := len(scores), uint64(math.MaxUint64)
 	if e.router.Groups > 0 {
-		group = count / e.router.Groups
-	}
-	lastGroup := float32(math.Inf(1))
-	lastGroupAt, groups := -1, uint64(math.MaxUint64)
-	if e.router.Groups > 0 {
-		groups = 0
-		for range e.router.TopGroups {
-			at, best := -1, float32(math.Inf(-1))
-			for g := range e.router.Groups {
-				v := e.groupScore(scores[g*group:][:group], g*group)
-				if after(v, g, lastGroup, lastGroupAt) && (at < 0 || v > best) {
-					at, best = g, v
-				}
-			}
-			if at < 0 {
-				break
-			}
-			groups |= 1 << at
-			lastGroup, lastGroupAt = best, at
-		}
+		group = len(scores) / e.router.Groups
+		groups = e.chooseGroups(scores, group)
 	}
 	last, lastAt := float32(math.Inf(1)), -1
 	for k := range chosen {
@@ -272,17 +253,49 @@ func (e *experts) choose(scores []float32, chosen []int32) {
 				at, best = i, v
 			}
 		}
-		if at < 0 { // numbers that are not numbers: the first experts that are left
-			for at = 0; slices.Contains(chosen[:k], int32(at)); {
-				at++
-			}
+		if at < 0 {
+			at = firstLeft(chosen[:k])
 		}
 		chosen[k] = int32(at)
 		last, lastAt = best, at
 	}
-	for i := 1; i < len(chosen); i++ { // there are few
-		for k := i; k > 0 && chosen[k] < chosen[k-1]; k-- {
-			chosen[k], chosen[k-1] = chosen[k-1], chosen[k]
+	ascending(chosen)
+}
+
+// chooseGroups returns a bit for each of the groups of so many experts that are considered.
+func (e *experts) chooseGroups(scores []float32, group int) (groups uint64) {
+	last, lastAt := float32(math.Inf(1)), -1
+	for range e.router.TopGroups {
+		at, best := -1, float32(math.Inf(-1))
+		for g := range e.router.Groups {
+			v := e.groupScore(scores[g*group:][:group], g*group)
+			if after(v, g, last, lastAt) && (at < 0 || v > best) {
+				at, best = g, v
+			}
+		}
+		if at < 0 {
+			break
+		}
+		groups |= 1 << at
+		last, lastAt = best, at
+	}
+	return groups
+}
+
+// firstLeft is the first expert that has not been chosen, for scores that are not numbers.
+func firstLeft(chosen []int32) int {
+	at := 0
+	for slices.Contains(chosen, int32(at)) {
+		at++
+	}
+	return at
+}
+
+// ascending sorts a few numbers.
+func ascending(x []int32) {
+	for i := 1; i < len(x); i++ {
+		for k := i; k > 0 && x[k] < x[k-1]; k-- {
+			x[k], x[k-1] = x[k-1], x[k]
 		}
 	}
 }

@@ -209,22 +209,28 @@ func TestExperts(t *testing.T) {
 					for _, threads := range []int{1, 3} {
 						x := newMixture(t, Config{Threads: threads, KVType: BF16, Impl: im.name}, k, e, 9, 256, rows)
 						x.skew(rows)
-						var want [][]float32
-						var all []int
-						for r := range rows {
-							want, all = append(want, x.alone(r)), append(all, r)
-						}
-						if want[0][0] == want[0][1] || want[0][0]-want[0][0] != 0 {
-							t.Fatalf("the row of a test is %v", want[0][:2])
-						}
-						for _, list := range [][]int{{0}, {5, 1}, {7, 3, 2, 9, 1, 33, 12}, all} {
-							for i, got := range x.run(list...) {
-								sameBits(t, got, want[list[i]], "%d threads, row %d of %d", threads, list[i], len(list))
-							}
-						}
+						x.compareAlone(t, rows, threads)
 					}
 				})
 			}
+		}
+	}
+}
+
+// compareAlone compares rows in several steps with each row alone.
+func (x *mixture) compareAlone(t *testing.T, rows, threads int) {
+	t.Helper()
+	var want [][]float32
+	var all []int
+	for r := range rows {
+		want, all = append(want, x.alone(r)), append(all, r)
+	}
+	if want[0][0] == want[0][1] || want[0][0]-want[0][0] != 0 {
+		t.Fatalf("the row of a test is %v", want[0][:2])
+	}
+	for _, list := range [][]int{{0}, {5, 1}, {7, 3, 2, 9, 1, 33, 12}, all} {
+		for i, got := range x.run(list...) {
+			sameBits(t, got, want[list[i]], "%d threads, row %d of %d", threads, list[i], len(list))
 		}
 	}
 }

@@ -61,31 +61,38 @@ func (d *Device) multiplyGroup(w wave, dst, src model.Act, layers []model.Weight
 		// Nearly always all matrices want their rows rounded in the same way, and this is one
 		// job. Otherwise it is one for each run of experts that do.
 		for i := w.first; i < w.end; {
-			g.items, g.of = g.items[:0], g.of[:0]
 			var how rounding
 			var order []int32
-			for ; i < w.end; i++ {
-				first, rows := int(e.starts[i]-w.from), int(e.starts[i+1]-e.starts[i])
-				l := &d.params[layers[i]].linear
-				if rows == 0 || p >= len(l.parts) {
-					continue
-				}
-				m := &l.parts[p]
-				h := d.impl.rounding(m.format)
-				if m.exact {
-					h = unrounded
-				}
-				if len(g.items) > 0 && (h != how || unsafe.SliceData(m.order) != unsafe.SliceData(order)) {
-					break
-				}
-				how, order = h, m.order
-				g.items = append(g.items, productJob{d: d, m: m, n: rows, first: first, y: y.from(first, m.first), x: x.from(first, 0)})
-			}
-			if len(g.items) > 0 {
+			if i, how, order = d.collect(w, i, p, y, x, layers); len(g.items) > 0 {
 				d.runGroup(src, how, order)
 			}
 		}
 	}
+}
+
+// collect lists the products of part p of experts from number i on whose rows are rounded in one way, which
+// it returns, with the number of the first expert that it leaves out.
+func (d *Device) collect(w wave, i, p int, y, x view, layers []model.Weight) (end int, how rounding, order []int32) {
+	e, g := &d.experts, &d.groupJob
+	g.items, g.of = g.items[:0], g.of[:0]
+	for ; i < w.end; i++ {
+		first, rows := int(e.starts[i]-w.from), int(e.starts[i+1]-e.starts[i])
+		l := &d.params[layers[i]].linear
+		if rows == 0 || p >= len(l.parts) {
+			continue
+		}
+		m := &l.parts[p]
+		h := d.impl.rounding(m.format)
+		if m.exact {
+			h = unrounded
+		}
+		if len(g.items) > 0 && (h != how || unsafe.SliceData(m.order) != unsafe.SliceData(order)) {
+			break
+		}
+		how, order = h, m.order
+		g.items = append(g.items, productJob{d: d, m: m, n: rows, first: first, y: y.from(first, m.first), x: x.from(first, 0)})
+	}
+	return i, how, order
 }
 
 // runGroup runs the products of d.groupJob, whose rows are those of src rounded in this way.

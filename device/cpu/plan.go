@@ -89,37 +89,12 @@ func (d *Device) allocate(s model.Shape) error {
 		return err
 	}
 	d.memory.KV += 4 * int64(len(d.states.data))
-	_, keys, values := attendSizes(s)
-
 	d.drawn = make([]int32, 0, sp.MaxTokens)
 	d.scratch = make([]scratch, d.team.threads)
 	for i := range d.scratch {
-		sc := &d.scratch[i]
-		if sc.edge, err = d.mem.floats(d.impl.edgeRows() * rowsPerTile); err != nil {
+		if err := d.scratch[i].allocate(d, s); err != nil {
 			return err
 		}
-		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
-			return err
-		}
-		if sc.key, err = d.mem.floats(keys); err != nil {
-			return err
-		}
-		if sc.value, err = d.mem.floats(values); err != nil {
-			return err
-		}
-		if len(s.States) > 0 {
-			sc.head, sc.conv, sc.ones = make([]float32, headFloats), make([]float32, convColumns), make([]float32, convColumns)
-			for i := range sc.ones {
-				sc.ones[i] = 1
-			}
-		}
-		rows := min(draftRows, sp.MaxTokens)
-		if sc.chunk, err = d.mem.floats(rows * stride(draftTiles*rowsPerTile)); err != nil {
-			return err
-		}
-		sc.drafts = make([]sampler.PartialDraw, rows)
-		sc.picker.Kernels = d.draw.kernels
-		sc.offs, sc.ahead = make([]int, maxTilesPerPass), make([]int, maxTilesPerPass)
 	}
 	if err := d.attendJob.allocate(&d.mem, s); err != nil {
 		return err
@@ -128,6 +103,37 @@ func (d *Device) allocate(s model.Shape) error {
 		return err
 	}
 	d.memory.Scratch = d.mem.total - d.memory.KV - d.memory.Activations
+	return nil
+}
+
+// allocate makes a worker's own memory.
+func (sc *scratch) allocate(d *Device, s model.Shape) (err error) {
+	if sc.edge, err = d.mem.floats(d.impl.edgeRows() * rowsPerTile); err != nil {
+		return err
+	}
+	if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
+		return err
+	}
+	_, keys, values := attendSizes(s)
+	if sc.key, err = d.mem.floats(keys); err != nil {
+		return err
+	}
+	if sc.value, err = d.mem.floats(values); err != nil {
+		return err
+	}
+	if len(s.States) > 0 {
+		sc.head, sc.conv, sc.ones = make([]float32, headFloats), make([]float32, convColumns), make([]float32, convColumns)
+		for i := range sc.ones {
+			sc.ones[i] = 1
+		}
+	}
+	rows := min(draftRows, s.Spec.MaxTokens)
+	if sc.chunk, err = d.mem.floats(rows * stride(draftTiles*rowsPerTile)); err != nil {
+		return err
+	}
+	sc.drafts = make([]sampler.PartialDraw, rows)
+	sc.picker.Kernels = d.draw.kernels
+	sc.offs, sc.ahead = make([]int, maxTilesPerPass), make([]int, maxTilesPerPass)
 	return nil
 }
 
