@@ -47,6 +47,8 @@ type workspace struct {
 	logits, z, near uint64 // [rows, ld] float32
 	rows, ld        int
 	drawn           uint64 // [MaxTokens] int32: what the newest step drew
+	rounded         uint64 // [MaxTokens, roundedLD] bf16: what products read of float32 rows
+	roundedLD       int
 }
 
 // cache is the KV pool, [block][layer]{K, V}.
@@ -91,11 +93,14 @@ func checkShape(s model.Shape) error {
 	return nil
 }
 
+// computed are the pieces that there are kernels for.
+const computed = model.PieceLayerNorm | model.PieceGroupNorm | model.PieceActivations | model.PieceElements | model.PieceHead
+
 // Refuses is the error of Plan for a network with pieces that the kernels do not compute; nil: it
 // has none.
 func Refuses(s model.Shape) error {
-	if s.Pieces != 0 {
-		return fmt.Errorf("%w: this network has %s, which a GPU does not compute yet", ErrConfig, s.Pieces)
+	if p := s.Pieces &^ computed; p != 0 {
+		return fmt.Errorf("%w: this network has %s, which a GPU does not compute yet", ErrConfig, p)
 	}
 	return nil
 }
@@ -118,6 +123,12 @@ func (d *Device) Plan(s model.Shape) error {
 	perToken := maxParts(sp.MaxSeqTokens)
 	slot := kernels.PartFloats(net.Heads, net.KeyDim) * 4
 	d.work.slots = max(perToken, min(partBytes/slot, sp.MaxSeqs*perToken))
+
+	if s.Pieces != 0 { // products may read the residual stream, or views that are not aligned
+		for _, a := range s.Acts {
+			d.work.roundedLD = max(d.work.roundedLD, int(roundUp(int64(a.Width), actAlign)))
+		}
+	}
 
 	// One allocation for all, so the sizes come first.
 	var parts []part
@@ -151,6 +162,7 @@ func (d *Device) Plan(s model.Shape) error {
 		{&d.work.z, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.near, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.drawn, []int{sp.MaxTokens, 4}},
+		{&d.work.rounded, []int{sp.MaxTokens, d.work.roundedLD, 2}},
 	} {
 		if err := want(p.at, p.size...); err != nil {
 			return err
