@@ -102,6 +102,9 @@ var alone = []struct {
 	{"norm_heads", (*checker).headNorms},
 	{"rope_kv", (*checker).rotations},
 	{"silu_gate", (*checker).gate},
+	{"elements", (*checker).elements},
+	{"act_gate", (*checker).gates},
+	{"norm_rows", (*checker).allNorms},
 	{"probe_wgmma", (*checker).wgmma},
 	{"probe_ring", (*checker).ring},
 }
