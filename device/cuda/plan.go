@@ -61,8 +61,9 @@ type cache struct {
 
 // rope has the rotations of all positions: [MaxSeqTokens, half, 2] float32.
 type rope struct {
-	table uint64
-	half  int
+	table  uint64
+	half   int
+	offset int // the first dimension that turns
 }
 
 // maxHeadDim is the largest that attention is compiled for.
@@ -94,7 +95,8 @@ func checkShape(s model.Shape) error {
 }
 
 // computed are the pieces that there are kernels for.
-const computed = model.PieceLayerNorm | model.PieceGroupNorm | model.PieceActivations | model.PieceElements | model.PieceHead
+const computed = model.PieceLayerNorm | model.PieceGroupNorm | model.PieceActivations | model.PieceElements | model.PieceHead |
+	model.PieceRopeKinds | model.PieceHeadNorms
 
 // Refuses is the error of Plan for a network with pieces that the kernels do not compute; nil: it
 // has none.
@@ -147,7 +149,7 @@ func (d *Device) Plan(s model.Shape) error {
 	}
 	d.ropes = make([]rope, len(s.Ropes))
 	for i, r := range s.Ropes {
-		d.ropes[i].half = len(r.InvFreq)
+		d.ropes[i].half, d.ropes[i].offset = len(r.InvFreq), r.Offset
 		if err := want(&d.ropes[i].table, sp.MaxSeqTokens, max(len(r.InvFreq), 1), 2, 4); err != nil {
 			return err
 		}

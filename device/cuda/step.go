@@ -270,23 +270,41 @@ func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
 	if !(q.Width == width && k.Width == kvWidth && v.Width == kvWidth && q.Buf == k.Buf && k.Buf == v.Buf && layer >= 0 && layer < d.layers) {
 		panic(fmt.Sprintf("cuda: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
 	}
-	var qNorm, kNorm uint64
-	if h.QNorm.On {
-		qn, kn := &d.params[h.QNorm.W], &d.params[h.KNorm.W]
-		if !(qn.n == sh.KeyDim && kn.n == sh.KeyDim) {
-			panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d and %d weights", sh.KeyDim, qn.n, kn.n))
+	how := 0
+	var norms [3]uint64
+	for i, n := range []model.HeadNorm{h.QNorm, h.KNorm, h.VNorm} {
+		if !n.On {
+			continue
 		}
-		qNorm, kNorm = qn.data, kn.data
+		how |= kernels.NormQ<<i | kernels.NormCentered*flag(n.LayerNorm) | kernels.NormPerHead*flag(n.PerHead)
+		if n.LayerNorm != h.QNorm.LayerNorm || n.PerHead != h.QNorm.PerHead {
+			panic("cuda: StoreKV with norms of queries, keys and values that differ")
+		}
+		if n.W != model.NoWeight {
+			norms[i] = d.headWeights(n, sh.KeyDim)
+		}
 	}
+	how |= kernels.NormAfter * flag(h.NormAfterRope)
 	var table rope
 	if h.Rope != model.NoRope {
 		table = d.ropes[h.Rope]
+		how |= kernels.RopePairs * flag(d.shape.Ropes[h.Rope].Interleaved)
 	}
 	qp, ld := d.act(q)
 	kp, _ := d.act(k)
 	vp, _ := d.act(v)
-	d.launch("rope_kv", d.step.tokens, cdiv(sh.Heads+2*sh.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table.table, d.step.at.pos, d.step.at.slots, qNorm, kNorm,
-		i32(sh.Heads), i32(sh.KVHeads), i32(sh.KeyDim), i32(table.half), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride), f32(h.QNorm.Eps))
+	d.launch("rope_kv", d.step.tokens, cdiv(sh.Heads+2*sh.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table.table, d.step.at.pos, d.step.at.slots, norms[0], norms[1], norms[2],
+		i32(sh.Heads), i32(sh.KVHeads), i32(sh.KeyDim), i32(table.half), i32(table.offset), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride),
+		i32(how), f32(h.QNorm.Eps), f32(h.KNorm.Eps), f32(h.VNorm.Eps))
+}
+
+// headWeights are the weights of a norm of heads.
+func (d *Device) headWeights(n model.HeadNorm, dim int) uint64 {
+	p := &d.params[n.W]
+	if !(p.n == dim || n.PerHead && p.n%dim == 0) {
+		panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d weights", dim, p.n))
+	}
+	return p.data
 }
 
 // Gather implements model.Device. Whole rows are copied, with the zeros at their end.

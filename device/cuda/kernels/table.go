@@ -80,12 +80,13 @@ func entries() []Entry {
 		{
 			Name: "rope_kv", Threads: 128, Grid: "T, cdiv(heads + 2*kvHeads, 4) (any smaller y works, more slowly)",
 			Params: []Param{
-				ptr("q"), ptr("k"), ptr("v"), ptr("kv"), ptr("rope"), ptr("pos"), ptr("slots"), ptr("qw"), ptr("kw"),
-				i32("heads"), i32("kvHeads"), i32("headDim"), i32("half"), i32("ld"), i32("blockTokens"), i64("blockStride"), f32("eps"),
+				ptr("q"), ptr("k"), ptr("v"), ptr("kv"), ptr("rope"), ptr("pos"), ptr("slots"), ptr("qw"), ptr("kw"), ptr("vw"),
+				i32("heads"), i32("kvHeads"), i32("headDim"), i32("half"), i32("offset"), i32("ld"), i32("blockTokens"), i64("blockStride"),
+				i32("how"), f32("qeps"), f32("keps"), f32("veps"),
 			},
-			Doc: "q is normed by qw (float32 [headDim], or null) and rotated in place; k is normed by kw (or null), rotated and written, with v, " +
+			Doc: "how has bits: NormQ and so on. q is normed by qw (float32 [headDim], or null: 1) and rotated in place; k is normed by kw, rotated and written, with v, " +
 				"to the tokens' slots of the layer's cache kv; the buffers of k and v stay as they are. q, k, v are bf16 views of row stride ld. " +
-				"rope is float32 [positions, half, 2]: cos and sin of position times frequency, scaled; dimension i < half turns with i + half. " +
+				"rope is float32 [positions, half, 2]: cos and sin of position times frequency, scaled; dimension i < half, counted from offset, turns with i + half, or 2i with 2i + 1. " +
 				"pos, slots int32 [T]. A negative slot writes nothing (rows that pad a batch).",
 		},
 		{
