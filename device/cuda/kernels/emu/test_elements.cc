@@ -131,7 +131,8 @@ int main() {
   }
   for (int types = 0; types < 4; types++) elements_(2, {}, 3, 70, 1, types, 0.37f, false), elements_(3, {}, 2, 2050, 1, types, 1.7f, false);
   elements_(3, {}, 2, 40, 1, 3, 45.25f, true), elements_(4, {0, 0, 0, 30, 0}, 2, 1500, 1, 3, 0.5f, true);
-  elements_(4, {0, 0, 0, 30, 0}, 1, 600, 1, 3, 0.004f, true); // where the series is taken
+  elements_(4, {0, 0, 0, 30, 0}, 2, 1500, 1, 3, 0.12f, true); // where the series is taken
+  for (int types : {1, 2, 4}) elements_(1, functions[7], 2, 96, 4, types, 1, false);
   for (int size : {2, 36, 256, 1030}) {
     norms(2, 1, size, true, false, false, false, 0, 0, false), norms(2, 1, size, true, true, false, true, 0, 2, false);
     norms(2, 3, size, true, false, true, false, 1, 7, false), norms(2, 3, size, true, true, true, true, 2, 0, true);
