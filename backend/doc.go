@@ -37,6 +37,16 @@
 // logits of token 5, the end of the prompt, and row 1 from those of token 6, which row 1 of
 // the previous step draws.
 //
+// A network with a recurrent state keeps the states of sequences in slots (Spec.StateSlots). Each run
+// goes on from the state in one slot and leaves it in the same or another one. If the second sequence had a
+// state in slot 4 that is still of use to others, the batch above would have
+//
+//	StateIn    0     4
+//	StateOut   1     2
+//
+// and slot 4 would stay as it is, without a copy. Slot 0 holds the state of an empty sequence. No slot is
+// written by two sequences of a batch, or written by one and read by another.
+//
 // There is no prefill phase and no decode phase: a sequence may have any run of tokens in a
 // step, and none, one or all of them may be drawn.
 //
@@ -62,7 +72,7 @@
 // The engine owns the slices of a batch, its draws and its result, and the backend may read
 // them until the End of their step has returned. So nothing is allocated or copied per step,
 // and a block of the KV cache may be given to another sequence only when the last step that
-// writes it has ended.
+// writes it has ended, and a state slot when the last step that reads or writes it has.
 //
 // # Batch invariance
 //

@@ -102,6 +102,13 @@
 // bit, as without this, so a step books only so many of them (mostForced), and leaves the
 // others to the next.
 //
+// # Recurrent states
+//
+// If the backend has state slots (backend.Spec.StateSlots), the batch names those of each sequence, which
+// package scheduler has chosen. A caller says with Request.Suffix how much of a prompt's end the next turn
+// of a chat will not repeat. A choice with a mask may sit out, so that the state before each of its draws
+// is kept in a second slot, and in a third one with two steps in flight.
+//
 // # Work beside the computation
 //
 // A request has bounds for what it adds to each step: edits of logits, bans, logits that are

@@ -44,6 +44,26 @@ func TestChatWithStates(t *testing.T) {
 	})
 }
 
+// TestSharedBeginning: prompts have only their beginning in common. The second one computes it once more and
+// keeps the state where it parts from the first, and the others begin there.
+func TestSharedBeginning(t *testing.T) {
+	const common, block = 70, 16
+	eachDepth(t, func(t *testing.T, depth int) {
+		e := start(t, engine.Config{Caching: true, MaxLive: 100}, oracle(withStates(20, simSpec(200, block, 64, 4, depth))))
+		for i, want := range []int{0, 0, common / block * block, common / block * block} {
+			r := request(common, 5)
+			for j := range 30 {
+				r.Tokens = append(r.Tokens, int32(100+20*i+j))
+			}
+			s := e.mustSubmit(t, r)
+			if got := collect(t.Context(), s, job{req: r}); got.err != nil || s.Cached() != want {
+				t.Errorf("prompt %d: %d tokens are cached, want %d (error %v)", i, s.Cached(), want, got.err)
+			}
+		}
+		e.mustStop(t)
+	})
+}
+
 // TestStateBeforeALateMask: a sequence whose mask is late goes back to the state before its token, and is not
 // computed anew.
 func TestStateBeforeALateMask(t *testing.T) {

@@ -1,8 +1,9 @@
 // Package kvcache keeps the books of the paged KV cache. It decides which block
 // of the pool belongs to which sequence, which full blocks hold a prefix that
 // other sequences can share, and which block is reused first when memory runs
-// short. The memory itself belongs to the backend; this package only hands out
-// block numbers. One goroutine, the engine's, owns a [Manager].
+// short. For networks with a recurrent state it keeps the same books of state slots.
+// The memory itself belongs to the backend; this package only hands out
+// numbers. One goroutine, the engine's, owns a [Manager].
 //
 // # Blocks, slots and tables
 //
@@ -58,6 +59,44 @@
 // found. The chain hash, the free list as eviction order and this order of
 // release are vLLM's (vllm/v1/core/block_pool.py and kv_cache_utils.py).
 //
+// # States
+//
+// Linear attention, state-space layers and short convolutions have no keys and values. They read a
+// state of fixed size, which depends on all tokens so far and changes with each. The device keeps
+// such states in numbered slots. A sequence has one of its own, which every chunk of its tokens
+// overwrites, so that what it was before is lost:
+//
+//	chunk      [0,8)    [8,13)    [13,14)
+//	slot      0 -> 1    1 -> 1    1 -> 1
+//
+// Slot 0 is the state of an empty sequence. To keep a state, the sequence goes on into a fresh slot
+// ([Manager.Advance]). Nothing is copied: the old slot, which nobody writes to any more, is the copy.
+//
+//	chunk      [0,8)    [8,13)    [13,14)
+//	slot      0 -> 1    1 -> 2    2 -> 2
+//	                    slot 1 has the state after 8 tokens
+//
+// Such a slot is a thing like a block: with references, a place on a free list of its own, and, at the end
+// of a block, the hash of the chain up to there under which it is found. A prefix hit needs both: it is
+// the longest one at whose end a state is published and whose blocks are all there. So a sequence
+// may have to compute tokens again that are in blocks; where to keep states is up to package
+// scheduler. A table holds a kept state as long as a step that reads it is in flight
+// ([Manager.Settle]), and then leaves it to the free list.
+//
+// States are large, and a long answer passes many ends of blocks. So the state at the newest one takes
+// the place of the one before (Rolling), and two rules say what is evicted first:
+//
+//	handed out next  ->  unpublished slots, then states with which one sequence began that has
+//	                     kept a later one of its prompt, then others, least recently released first
+//
+// The second kind is the state of a chat's turn once the next turn has come. A sequence that finds no
+// free slot but the very state that it goes on from takes that one over. [Manager.Rewind] takes a
+// sequence back to a state that was kept for that.
+//
+// That states are found at ends of blocks, under the hash of the blocks, and that the newest one of a
+// running sequence takes the place of the one before, is vLLM's idea, too (MambaManager in
+// vllm/v1/core/single_type_kv_cache_manager.py).
+//
 // # Alternatives
 //
 //   - A radix tree over tokens instead of a chain of hashes shares prefixes to
@@ -67,10 +106,15 @@
 //     the same time would save memory, but it would change entries in the
 //     middle of a table while a step in flight uses them. The second block
 //     simply stays unpublished.
+//   - Copying a state to keep it is what a separate store of checkpoints would need: a copy of 160 MiB at
+//     each end of a block, on the device's time.
+//   - Putting states into blocks of the KV cache, padded to the same size, saves the second pool and its
+//     sizing. A state is as large as hundreds of tokens, so that blocks would have to be as long.
 //
 // # Files
 //
-// kvcache.go is the whole package. In its tests, testdata/*.txt are small
-// stories with the blocks that each step hands out, and reference_test.go
-// compares random operations with a cache that is too simple to be wrong.
+// pool.go has the books of numbered things, kvcache.go blocks, tables and prefixes, and state.go the
+// state slots. In the tests, testdata/*.txt are small stories with the blocks and slots that each step
+// hands out, and reference_test.go and reference_state_test.go compare random operations with
+// caches that are too simple to be wrong.
 package kvcache

@@ -102,7 +102,10 @@ func (m *Manager) Share(t *Table, tokens []int32, salt Hash, read bool) int {
 		}
 		t.chain, t.chained = h, len(t.Blocks)
 	}
-	t.Blocks = t.Blocks[:t.chained] // those after them are of no use without the state at their end
+	if len(t.Blocks) > t.chained { // those are of no use without the state at their end
+		t.states.branch = len(t.Blocks) * m.blockTokens
+		t.Blocks = t.Blocks[:t.chained]
+	}
 	for _, b := range t.Blocks {
 		m.blocks.ref(b)
 	}

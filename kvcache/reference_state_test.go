@@ -193,6 +193,7 @@ type stateComparison struct {
 	block  int
 	tables []*Table
 	want   []*statefulTable
+	blocks map[string]bool // contents up to the ends of published blocks
 	hits   int
 	rewind int
 }
@@ -212,6 +213,15 @@ func (c *stateComparison) begin() error {
 	w.published = want / c.block
 	if got > 0 {
 		c.hits++
+	}
+	branch := 0
+	for n := c.block; n < len(w.tokens) && c.blocks[content(w.salt, w.tokens[:n])]; n += c.block {
+		if branch = n; n == want {
+			branch = 0
+		}
+	}
+	if t.Branch() != branch {
+		return fmt.Errorf("the branch is at %d, want %d", t.Branch(), branch)
 	}
 	return c.add(t, w, got)
 }
@@ -277,6 +287,7 @@ func (c *stateComparison) compute(i int) error {
 	c.ref.settle(w, from, hold)
 	c.m.Publish(t, w.tokens, to)
 	for ; (w.published+1)*c.block <= to; w.published++ {
+		c.blocks[content(w.salt, w.tokens[:(w.published+1)*c.block])] = true
 		c.ref.publish(w, (w.published+1)*c.block)
 	}
 	return nil
@@ -348,7 +359,7 @@ func TestStateReference(t *testing.T) {
 	for seed := range uint64(80) {
 		g := rand.New(rand.NewPCG(seed, 3))
 		slots, block := 2+g.IntN(14), 1+g.IntN(3)
-		c := &stateComparison{Rand: g, m: New(4000, block, slots, true), ref: newStateReference(slots), block: block}
+		c := &stateComparison{Rand: g, m: New(4000, block, slots, true), ref: newStateReference(slots), block: block, blocks: map[string]bool{}}
 		for op := range 500 {
 			err := c.operate()
 			if err == nil {

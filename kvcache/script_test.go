@@ -62,7 +62,11 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 	case "share":
 		s.tokens[name] = parseTokens(c.Str("tokens"))
 		n := s.m.Share(table, s.tokens[name], salt, !c.Has("noread"))
-		return fmt.Sprintf("%s: hit %d tokens, blocks %v\n", name, n, table.Blocks)
+		branch := ""
+		if b := table.Branch(); b > 0 {
+			branch = fmt.Sprintf(", branch at %d", b)
+		}
+		return fmt.Sprintf("%s: hit %d tokens, blocks %v%s\n", name, n, table.Blocks, branch)
 	case "grow":
 		ok := s.m.Grow(table, c.Int("to", len(s.tokens[name])))
 		return fmt.Sprintf("%s: %v, blocks %v, free %d\n", name, ok, table.Blocks, s.m.Free())

@@ -35,6 +35,8 @@ type tableStates struct {
 	kept []keptState
 	roll publishedState // the newest Rolling one
 	from publishedState // the one that the sequence began with
+
+	branch int // see Table.Branch
 }
 
 // keptState is an older state of a sequence, in a slot that is not written any more.
@@ -68,6 +70,10 @@ func (t *Table) States() int {
 	}
 	return len(t.states.kept) + 1
 }
+
+// Branch is the number of tokens for which Share found blocks, but no state at their end, or 0. Somebody else's
+// tokens begin with the same ones, so that a state that is kept there may be of use to a third one.
+func (t *Table) Branch() int { return t.states.branch }
 
 // startFrom lets the empty table t go on from the state of another one.
 func (m *Manager) startFrom(t *Table, state StateID) {

@@ -148,7 +148,7 @@ func ParseConfig(b []byte) (Config, error) {
 		return Config{}, badConfig("%v", err)
 	}
 	if arch, r, ok := findRecipe(head.Architectures, head.ModelType); ok {
-		return readRecipe(arch, r, jsontext.Trim(b))
+		return readRecipe(arch, r, jsontext.Trim(b), nil)
 	}
 	arch, fam, ok := findFamily(head.Architectures, head.ModelType)
 	if !ok {
@@ -345,6 +345,10 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	c.describe()
 	return c, nil
 }
+
+// Alike reports whether the network is one whose layers are alike, so that the other fields say all
+// of it: Llama, Mistral, Qwen2 and Qwen3.
+func (c *Config) Alike() bool { _, ok := families[c.Architecture]; return ok }
 
 // describe makes the description of a network whose layers are alike: Llama, Mistral, Qwen2 and Qwen3.
 func (c *Config) describe() {

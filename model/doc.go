@@ -11,12 +11,15 @@
 // Letters in shapes: T tokens of a step, R rows to draw, D hidden size, F intermediate size,
 // H query heads, G key/value heads, K head size, V vocabulary size, L layers.
 //
-// # One network for four families
+// # Networks are made of pieces
 //
-// Llama, Mistral, Qwen2 and Qwen3 are one network with parts that a [Config] turns on:
-// biases, norms of heads, windows of attention, a head that is the embedding. This is a
-// layer of it, as operations of a device. x is the residual stream; h, qkv, attn and mid
-// are activation buffers with a row per token:
+// A [Config] holds a [Network], which describes each layer by its pieces: norms, mixers that let
+// tokens see others ([AttentionSpec], [LatentSpec], [DeltaSpec], [MambaSpec], [ConvSpec]), and feeds that
+// treat each token by itself ([MLPSpec], [ExpertsSpec]). A family is a function that reads a config.json into
+// such a description (family_*.go); it knows the names of tensors and the defaults of transformers. The
+// builder makes of it what a decoder does: the list of weights, the activation buffers, which pieces share,
+// and the operations of a step. This is a layer of Llama, as operations of a device. x is the residual stream; h,
+// qkv, attn and mid are activation buffers with a row per token:
 //
 //	Norm        h    = rmsnorm(x)
 //	MatMul      qkv  = h · [q | k | v]ᵀ + bias
@@ -27,14 +30,22 @@
 //	MatMulGate  mid  = silu(h · gateᵀ) * (h · upᵀ)
 //	MatMulAdd   x   += mid · downᵀ
 //
-// After the attention of the last layer no token sees another any more. So the rows that are
+// After the mixers of the last layer no token sees another any more. So the rows that are
 // drawn are gathered, and only these are computed to the end; a step that draws no row stops
-// with the last layer's StoreKV. testdata/order.txt lists the operations of two whole steps.
+// with what later steps read. testdata/order.txt lists the operations of two whole steps.
+//
+// A weight may be a part of a stored tensor: rows of a fused one, an expert of a stack, a matrix turned over
+// (view.go). Parts that follow each other share its bytes; others are copied while they are loaded.
+//
+// Latent attention is computed in its absorbed form in prefill and decoding alike: queries are multiplied with
+// the part of kv_b_proj that makes keys, and the cache has the latent, as key and as value. Recurrent states
+// are in slots (backend.Batch.StateIn and StateOut), and are computed token by token, so that their bits do not depend
+// on how a sequence was cut.
 //
 // The config is read as transformers reads it, with the defaults of each family, and compared
-// with it in a test. Quantized checkpoints are read as package quantconfig says. What would
-// change the result silently is refused: another activation, rotary embeddings whose angles depend on the sequence's length
-// ("dynamic", "longrope"), a tensor that is missing or not expected.
+// with it in tests. Quantized checkpoints are read as package quantconfig says. What would
+// change the result silently is refused: an unknown activation, rotary embeddings whose angles depend on the sequence's length,
+// a tensor that is missing or not expected. With longrope, the context ends at the original length for that reason.
 //
 // # GGUF files
 //

@@ -12,7 +12,7 @@ import (
 func init() {
 	recipes["DeepseekV2ForCausalLM"] = recipe{modelType: "deepseek_v2", read: deepseekV2}
 	recipes["DeepseekV3ForCausalLM"] = recipe{modelType: "deepseek_v3", read: deepseekV3}
-	recipes["KimiK25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model.", skip: []string{"vision_tower.", "mm_projector."}}
+	recipes["KimiK25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model."}
 	recipes["Glm4MoeLiteForCausalLM"] = recipe{modelType: "glm4_moe_lite", read: glm4MoELite}
 	recipes["Mistral4ForCausalLM"] = recipe{modelType: "mistral4", read: mistral4}
 }

@@ -6,14 +6,12 @@ import "math"
 // after each part, layers with a window between others, and embeddings scaled by the root of their size.
 
 func init() {
-	towers := []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.",
-		"model.audio_tower.", "model.embed_vision.", "model.embed_audio."}
 	recipes["Gemma2ForCausalLM"] = recipe{modelType: "gemma2", read: gemma2}
 	recipes["Gemma3ForCausalLM"] = recipe{modelType: "gemma3_text", read: gemma3}
-	recipes["Gemma3ForConditionalGeneration"] = recipe{modelType: "gemma3", read: gemma3, prefix: "language_model.model.", skip: towers}
+	recipes["Gemma3ForConditionalGeneration"] = recipe{modelType: "gemma3", read: gemma3, prefix: "language_model.model."}
 	recipes["Gemma4ForCausalLM"] = recipe{modelType: "gemma4_text", read: gemma4}
-	recipes["Gemma4ForConditionalGeneration"] = recipe{modelType: "gemma4", read: gemma4, prefix: "model.language_model.", skip: towers}
-	recipes["Gemma4UnifiedForConditionalGeneration"] = recipe{modelType: "gemma4_unified", read: gemma4, prefix: "model.language_model.", skip: towers}
+	recipes["Gemma4ForConditionalGeneration"] = recipe{modelType: "gemma4", read: gemma4, prefix: "model.language_model."}
+	recipes["Gemma4UnifiedForConditionalGeneration"] = recipe{modelType: "gemma4_unified", read: gemma4, prefix: "model.language_model."}
 }
 
 // sandwich are the four norms of a layer.

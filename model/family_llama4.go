@@ -7,8 +7,7 @@ import "slices"
 
 func init() {
 	recipes["Llama4ForCausalLM"] = recipe{modelType: "llama4_text", read: llama4}
-	recipes["Llama4ForConditionalGeneration"] = recipe{modelType: "llama4", read: llama4, prefix: "language_model.model.",
-		skip: []string{"vision_model.", "multi_modal_projector."}}
+	recipes["Llama4ForConditionalGeneration"] = recipe{modelType: "llama4", read: llama4, prefix: "language_model.model."}
 }
 
 func llama4(f *fields) {

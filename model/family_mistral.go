@@ -6,8 +6,7 @@ package model
 
 func init() {
 	recipes["Ministral3ForCausalLM"] = recipe{modelType: "ministral3", read: ministral3}
-	recipes["Mistral3ForConditionalGeneration"] = recipe{modelType: "mistral3", read: mistral3, prefix: "language_model.model.",
-		skip: []string{"vision_tower.", "multi_modal_projector."}}
+	recipes["Mistral3ForConditionalGeneration"] = recipe{modelType: "mistral3", read: mistral3, prefix: "language_model.model."}
 	recipes["MixtralForCausalLM"] = recipe{modelType: "mixtral", read: mixtral}
 }
 

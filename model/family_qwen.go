@@ -6,16 +6,16 @@ import "slices"
 // qwen3_5_moe,qwen3_vl} have them.
 
 func init() {
-	towers := []string{"model.visual.", "visual.", "mtp.", "model.mtp."}
+	several := []string{"mtp.", "model.mtp."}
 	recipes["Qwen2MoeForCausalLM"] = recipe{modelType: "qwen2_moe", read: qwen2MoE}
 	recipes["Qwen3MoeForCausalLM"] = recipe{modelType: "qwen3_moe", read: qwen3MoE}
-	recipes["Qwen3VLForConditionalGeneration"] = recipe{modelType: "qwen3_vl", read: qwen3VL, prefix: "model.language_model.", skip: towers}
-	recipes["Qwen3VLMoeForConditionalGeneration"] = recipe{modelType: "qwen3_vl_moe", read: qwen3VLMoE, prefix: "model.language_model.", skip: towers}
-	recipes["Qwen3NextForCausalLM"] = recipe{modelType: "qwen3_next", read: qwen3Next, skip: towers}
-	recipes["Qwen3_5ForCausalLM"] = recipe{modelType: "qwen3_5_text", read: qwen35, skip: towers}
-	recipes["Qwen3_5ForConditionalGeneration"] = recipe{modelType: "qwen3_5", read: qwen35, prefix: "model.language_model.", skip: towers}
-	recipes["Qwen3_5MoeForCausalLM"] = recipe{modelType: "qwen3_5_moe_text", read: qwen35MoE, skip: towers}
-	recipes["Qwen3_5MoeForConditionalGeneration"] = recipe{modelType: "qwen3_5_moe", read: qwen35MoE, prefix: "model.language_model.", skip: towers}
+	recipes["Qwen3VLForConditionalGeneration"] = recipe{modelType: "qwen3_vl", read: qwen3VL, prefix: "model.language_model.", skip: several}
+	recipes["Qwen3VLMoeForConditionalGeneration"] = recipe{modelType: "qwen3_vl_moe", read: qwen3VLMoE, prefix: "model.language_model.", skip: several}
+	recipes["Qwen3NextForCausalLM"] = recipe{modelType: "qwen3_next", read: qwen3Next, skip: several}
+	recipes["Qwen3_5ForCausalLM"] = recipe{modelType: "qwen3_5_text", read: qwen35, skip: several}
+	recipes["Qwen3_5ForConditionalGeneration"] = recipe{modelType: "qwen3_5", read: qwen35, prefix: "model.language_model.", skip: several}
+	recipes["Qwen3_5MoeForCausalLM"] = recipe{modelType: "qwen3_5_moe_text", read: qwen35MoE, skip: several}
+	recipes["Qwen3_5MoeForConditionalGeneration"] = recipe{modelType: "qwen3_5_moe", read: qwen35MoE, prefix: "model.language_model.", skip: several}
 }
 
 // qwenExperts are experts chosen by a softmax.

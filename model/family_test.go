@@ -1,12 +1,16 @@
 package model_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"weir/device/cpu"
 	"weir/model"
@@ -151,4 +155,79 @@ func TestModelsAreListed(t *testing.T) {
 			t.Errorf("docs/models.md does not list %s", name)
 		}
 	}
+}
+
+// TestWrappers: the part for text of a model that sees or hears is found in its config.json and among
+// its tensors, whose names begin in one of several ways; towers and heads for several tokens are passed over.
+func TestWrappers(t *testing.T) {
+	for _, c := range []struct{ family, class, modelType string }{
+		{"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5"},
+		{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"},
+		{"gemma3", "Gemma3ForConditionalGeneration", "gemma3"},
+		{"gemma4_e", "Gemma4ForConditionalGeneration", "gemma4"},
+		{"ministral3", "Mistral3ForConditionalGeneration", "mistral3"},
+		{"mistral4", "Mistral3ForConditionalGeneration", "mistral3"},
+		{"llama4", "Llama4ForConditionalGeneration", "llama4"},
+		{"deepseek_v3", "KimiK25ForConditionalGeneration", "kimi_k25"},
+	} {
+		for _, prefix := range []string{"model.language_model.", "language_model.model."} {
+			t.Run(c.family+" "+prefix, func(t *testing.T) {
+				config, err := os.ReadFile(filepath.Join("testdata/families", c.family, "config.json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				fsys := fstest.MapFS{
+					"config.json": {Data: fmt.Appendf(nil, `{"architectures": [%q], "model_type": %q, "vision_config": {"depth": 1}, "text_config": %s}`, c.class, c.modelType, config)},
+					"model.safetensors": {Data: renamed(t, filepath.Join("testdata/families", c.family, "model.safetensors"), func(name string) string {
+						if name == "lm_head.weight" && strings.HasPrefix(prefix, "language_model.") {
+							return "language_model.lm_head.weight"
+						}
+						if rest, ok := strings.CutPrefix(name, "model."); ok {
+							return prefix + rest
+						}
+						return name
+					}, "model.visual.patch.weight", "vision_tower.patch.weight", "mtp.head.weight")},
+				}
+				g := readFamily(t, c.family)
+				h := newHarness(t, openModel(t, fsys), newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128}, 1)
+				rows := h.step(chunk{&sequence{tokens: g.Prompt}, len(g.Prompt), positions(0, len(g.Prompt))})
+				for i, want := range g.PromptLogprobs {
+					if got := logprob(rows[i], g.Prompt[i+1]); !(math.Abs(got-want) <= familyTolerance) {
+						t.Fatalf("position %d: %v instead of %v", i, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// renamed is a file of safetensors with other names of tensors, and further tensors of one number.
+func renamed(t *testing.T, path string, name func(string) string, more ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := binary.LittleEndian.Uint64(b)
+	var header map[string]any
+	if err := json.Unmarshal(b[8:8+size], &header); err != nil {
+		t.Fatal(err)
+	}
+	data := b[8+size:]
+	other := map[string]any{}
+	for k, v := range header {
+		if k != "__metadata__" {
+			k = name(k)
+		}
+		other[k] = v
+	}
+	for _, k := range more {
+		other[k] = map[string]any{"dtype": "F32", "shape": []int{1}, "data_offsets": []int{len(data), len(data) + 4}}
+		data = append(data, 0, 0, 0, 0)
+	}
+	head, err := json.Marshal(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head, data)
 }

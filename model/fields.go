@@ -16,6 +16,7 @@ type fields struct {
 	v         jsontext.Value // the file, or its text_config
 	outer     jsontext.Value // the file around a text_config; nil: there is none
 	prefix    string         // of the names of tensors: "model." for most
+	from      *origin        // for messages
 	partial   float64        // share of a head's dimensions that are rotated, said in a way of its own; 0: not
 	described int            // layers that another field lists; 0: num_hidden_layers says how many there are
 	err       error
@@ -34,14 +35,17 @@ type recipe struct {
 // recipes are the families by the architectures that config.json names.
 var recipes = map[string]recipe{}
 
-// readRecipe reads the config.json of one of the recipes.
-func readRecipe(arch string, r recipe, file jsontext.Value) (Config, error) {
-	f := &fields{v: file, prefix: cmp.Or(r.prefix, "model.")}
+// readRecipe reads the config.json of one of the recipes. from is what else the fields are from; nil: a config.json.
+func readRecipe(arch string, r recipe, file jsontext.Value, from *origin) (Config, error) {
+	f := &fields{v: file, from: from, prefix: cmp.Or(r.prefix, "model.")}
 	if t := file.Member("text_config"); t != nil && t.Kind() == jsontext.Object {
 		f.v, f.outer = t, file
 	}
 	f.Architecture = arch
 	f.Network.Skip = slices.Clone(r.skip)
+	if f.outer != nil {
+		f.Network.Skip = append(f.Network.Skip, towers...)
+	}
 	r.read(f)
 	if f.err == nil {
 		f.check()
@@ -51,13 +55,13 @@ func readRecipe(arch string, r recipe, file jsontext.Value) (Config, error) {
 
 func (f *fields) bad(format string, args ...any) {
 	if f.err == nil {
-		f.err = badConfig(format, args...)
+		f.err = f.from.bad(format, args...)
 	}
 }
 
 func (f *fields) unsupported(field string, value any, supported string) {
 	if f.err == nil {
-		f.err = (*origin)(nil).unsupported(field, value, supported)
+		f.err = f.from.unsupported(field, value, supported)
 	}
 }
 
@@ -163,7 +167,7 @@ func (f *fields) usual(d usual) {
 func (f *fields) positive(name string) int {
 	n := f.int(name, 0)
 	if f.err == nil {
-		f.err = (*origin)(nil).inRange(name, n, maxSize)
+		f.err = f.from.inRange(name, n, maxSize)
 	}
 	return max(n, 0)
 }
@@ -176,7 +180,7 @@ func (f *fields) check() {
 	}{{"vocab_size", f.VocabSize}, {"hidden_size", f.Hidden}, {"num_hidden_layers", f.Layers}, {"num_attention_heads", f.Heads},
 		{"num_key_value_heads", f.KVHeads}, {"head_dim", f.HeadDim}, {"max_position_embeddings", f.MaxSeqTokens}} {
 		if f.err == nil {
-			f.err = (*origin)(nil).inRange(s.name, s.value, maxSize)
+			f.err = f.from.inRange(s.name, s.value, maxSize)
 		}
 	}
 	switch {

@@ -20,7 +20,7 @@ type ropeKind struct {
 
 // rope adds a rotary table for heads of dim dimensions, and returns its number.
 func (f *fields) rope(dim int, k ropeKind) int {
-	var r rawRope
+	r := rawRope{from: f.from}
 	if f.err != nil {
 		return NoRope
 	}

@@ -193,11 +193,20 @@ func (m *Model) interpretGGUF(path string, f *gguf.File) (tensors []weights.Tens
 	if err != nil {
 		return nil, err
 	}
-	if m.Config, err = g.config(); err != nil {
+	if g.recipe != nil {
+		m.Config, err = g.recipeConfig(*g.recipe)
+	} else {
+		m.Config, err = g.config()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if m.Generation, err = g.generation(m.Config); err != nil {
 		return nil, err
+	}
+	if g.recipe != nil {
+		m.storedName = g.recipeStoredName(*g.recipe)
+		return g.recipeTensors(*g.recipe, &m.Config)
 	}
 	m.storedName = g.storedName
 	return g.logical(&m.Config)

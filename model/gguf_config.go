@@ -48,6 +48,7 @@ type ggufModel struct {
 	arch    string // as llama.cpp calls it
 	name    string // as Hugging Face calls it
 	family  family
+	recipe  *ggufRecipe // nil: the network's layers are alike
 	meta    *gguf.Metadata
 	tensors map[string]weights.Tensor
 	order   []string        // names of tensors
@@ -72,9 +73,16 @@ func newGGUFModel(path string, f *gguf.File) (*ggufModel, error) {
 			g.name, g.family = name, fam
 		}
 	}
+	for name := range ggufRecipes {
+		if name != "llama" { // which is listed
+			known = append(known, name)
+		}
+	}
+	if r, ok := ggufRecipes[g.arch]; ok && (g.name == "" || g.int("expert_count") > 0) {
+		g.name, g.recipe = r.arch, &r
+	}
 	if g.name == "" {
-		slices.Sort(known)
-		return nil, fmt.Errorf("%w: %s: general.architecture %.100q (supported: %s)", ErrUnsupported, path, g.arch, strings.Join(known, ", "))
+		return nil, fmt.Errorf("%w: %s: general.architecture %.100q (supported: the %d that docs/models.md lists)", ErrUnsupported, path, g.arch, len(known))
 	}
 	for _, t := range f.Tensors() {
 		g.tensors[t.Name] = t
@@ -319,19 +327,24 @@ func (g *ggufModel) refuse(raw *rawConfig) {
 	for _, key := range []string{"attention.value_length", "rope.dimension_count"} { // checkHeads reads them
 		g.read[key] = true
 	}
-	for _, key := range ggufWithoutEffect {
-		g.read[key] = true
-	}
 	if n := g.int("expert_count"); n > 0 && g.err == nil {
 		g.err = fmt.Errorf("%w: %s: the key %s.expert_count is %d (supported: networks without experts)", ErrUnsupported, g.path, g.arch, n)
+	}
+	if act := g.text("hidden_activation"); act != "" {
+		raw.HiddenAct = act
+	}
+	g.refuseUnknown()
+}
+
+// refuseUnknown remembers an error if there is a key that nobody has read and that may have an effect.
+func (g *ggufModel) refuseUnknown() {
+	for _, key := range ggufWithoutEffect {
+		g.read[key] = true
 	}
 	if v, ok := g.value("attention.causal"); ok {
 		if causal, err := v.Bool(); err != nil || !causal {
 			g.wrong("attention.causal", fmt.Errorf("is %v (supported: true)", v))
 		}
-	}
-	if act := g.text("hidden_activation"); act != "" {
-		raw.HiddenAct = act
 	}
 	for _, key := range g.meta.Keys() {
 		rest, ours := strings.CutPrefix(key, g.arch+".")

@@ -37,6 +37,12 @@ func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
 	b.normOf(&m.kvNorm, l.At, s.KVNorm, s.KVRank)
 	rows := s.NopeDim + s.ValueDim
 	for h := range s.Heads {
+		if s.KB != "" {
+			b.params = append(b.params,
+				parameter{use: Linear, rows: []stored{{l.At + s.KB + ".weight", []int{s.Heads, s.KVRank, s.NopeDim}, view{first: h * s.KVRank, count: s.KVRank}}}, into: &m.up[h]},
+				parameter{use: Linear, rows: []stored{{l.At + s.VB + ".weight", []int{s.Heads, s.ValueDim, s.KVRank}, view{first: h * s.ValueDim, count: s.ValueDim}}}, into: &m.down[h]})
+			continue
+		}
 		whole := stored{l.At + s.KVB + ".weight", []int{s.Heads * rows, s.KVRank}, view{first: h * rows, count: s.NopeDim, turned: true}}
 		b.params = append(b.params, parameter{use: Linear, rows: []stored{whole}, into: &m.up[h]})
 		whole.view = view{first: h*rows + s.NopeDim, count: s.ValueDim}

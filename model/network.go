@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Network describes a decoder as its pieces: what a family reads out of a config.json. Tensors are
 // named as in checkpoints, without ".weight" and ".bias". It holds no pointers, so that two
@@ -129,6 +132,7 @@ type LatentSpec struct {
 	QA, QB   string
 	QNorm    NormSpec
 	KVA, KVB string // kv_a_proj_with_mqa, kv_b_proj
+	KB, VB   string // in place of KVB: [H, KVRank, NopeDim] and [H, ValueDim, KVRank]; "": there is KVB
 	KVNorm   NormSpec
 	O        string
 	Heads    int
@@ -292,6 +296,7 @@ type PerLayer struct {
 
 // layOut decides how experts are stored where that can be either way, by which tensors there are.
 func (n *Network) layOut(has func(name string) bool) {
+	n.findPrefix(has)
 	for i := range n.Layers {
 		l := &n.Layers[i]
 		for k, f := range l.Feeds {
@@ -302,3 +307,47 @@ func (n *Network) layOut(has func(name string) bool) {
 		}
 	}
 }
+
+// prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
+// other parts and in checkpoints that other versions of transformers wrote.
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model."}
+
+// findPrefix looks for the prefix that the checkpoint has, if it is not the one that was expected.
+func (n *Network) findPrefix(has func(name string) bool) {
+	if n.Head != "" && n.Head != NoHead && !has(n.Head+".weight") {
+		n.Head = ""
+	}
+	if n.Head == "" && has("language_model.lm_head.weight") {
+		n.Head = "language_model.lm_head"
+	}
+	from, ok := strings.CutSuffix(n.Embed, "embed_tokens")
+	if !ok || has(n.Embed+".weight") {
+		return
+	}
+	for _, to := range prefixes {
+		if !has(to + "embed_tokens.weight") {
+			continue
+		}
+		move := func(name *string) {
+			if rest, ok := strings.CutPrefix(*name, from); ok {
+				*name = to + rest
+			}
+		}
+		move(&n.Embed)
+		move(&n.Final.Name)
+		for _, name := range []*string{&n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name} {
+			move(name)
+		}
+		for i := range n.Layers {
+			move(&n.Layers[i].At)
+		}
+		for i := range n.Skip {
+			move(&n.Skip[i])
+		}
+		return
+	}
+}
+
+// towers are prefixes of tensors that are not of the part for text.
+var towers = []string{"visual.", "model.visual.", "vision_tower.", "model.vision_tower.", "vision_model.", "model.vision_model.", "multi_modal_projector.",
+	"model.multi_modal_projector.", "mm_projector.", "audio_tower.", "model.audio_tower.", "model.embed_vision.", "model.embed_audio.", "model.vision_embedder.", "mtp.", "model.mtp."}

@@ -330,67 +330,6 @@ func rotate(head []float64, r model.Rope, pos int32) {
 	}
 }
 
-// sees reports whether a token at position pos attends to position other.
-func sees(a model.Attention, pos, other int) bool {
-	switch {
-	case other > pos && !a.Bidirectional:
-		return false
-	case a.Window > 0 && (pos-other >= a.Window || other-pos >= a.Window):
-		return false
-	}
-	return a.Chunk == 0 || other/a.Chunk >= pos/a.Chunk
-}
-
-func (d *reference) Attend(dst, q model.Act, kv int, a model.Attention) {
-	b, shape, size := d.batch, d.shape.KV[kv], d.shape.Spec.BlockTokens
-	to, from := d.act(dst), d.act(q)
-	sinks := d.vector(a.Sinks)
-	heads := q.Width / shape.KeyDim
-	seq := 0
-	for i := range b.Tokens {
-		for int(b.QueryEnd[seq]) <= i {
-			seq++
-		}
-		table := b.Tables[:b.TableEnd[seq]]
-		if seq > 0 {
-			table = table[b.TableEnd[seq-1]:]
-		}
-		for h := range heads {
-			g := h / (heads / shape.KVHeads)
-			out := to[i][h*shape.ValueDim:][:shape.ValueDim]
-			for j := range out {
-				out[j] = 0
-			}
-			sum := 0.0
-			if sinks != nil {
-				sum = math.Exp(sinks[h])
-			}
-			for pos := range int(b.KVLen[seq]) {
-				if !sees(a, int(b.Pos[i]), pos) {
-					continue
-				}
-				slot := int(table[pos/size])*size + pos%size
-				score := 0.0
-				for j := range shape.KeyDim {
-					score += from[i][h*shape.KeyDim+j] * d.k[kv][slot][g*shape.KeyDim+j]
-				}
-				score *= float64(a.Scale)
-				if c := float64(a.Softcap); c > 0 {
-					score = c * math.Tanh(score/c)
-				}
-				p := math.Exp(score)
-				sum += p
-				for j := range out {
-					out[j] += p * d.v[kv][slot][g*shape.ValueDim+j]
-				}
-			}
-			for j := range out {
-				out[j] /= sum
-			}
-		}
-	}
-}
-
 func (d *reference) Gather(dst, src model.Act) {
 	from := d.act(src)
 	for r, to := range d.act(dst) {

@@ -126,6 +126,42 @@
 // do as well, but compute each row in vain: what a mask costs is known only when it is
 // late, and this is known before.
 //
+// # Recurrent states
+//
+// A network with a recurrent state has a limited number of slots for it, and a running sequence holds
+// one. A waiting sequence for which no slot is free waits as if there were no place, and the tenant with
+// most places may have to give one back. Slots that only the prefix cache holds are free.
+//
+// Each chunk goes on from slot StateIn to slot StateOut. A prefix can be shared only up to where a state
+// was kept (package kvcache), so chunks end there, and the next one goes into a fresh slot:
+//
+//   - at the last end of a block in the prompt before its Sequence.Suffix, which is what a template adds to
+//     open the answer, and which the next turn of a chat may not repeat;
+//   - at the last end of a block before the prompt's last token, if the sequence has followers;
+//   - where the blocks of an earlier sequence were found, but no state: two prompts have gone on from there in
+//     different ways, as after a system prompt, and a third one may, too. That one begins there;
+//   - every Config.StateEvery tokens of what is computed in chunks, so that the second one does, too;
+//   - at the newest end of a block of the output, where a chunk happens to end there, which one of a
+//     single token does. That is what a turn that repeats the answer, or a preempted sequence, goes on from.
+//
+// With blocks of 4 tokens, a prompt of 10 with a suffix of 1, in slot 1 first:
+//
+//	chunk   [0,8)   [8,10) *  [10,11) *  [11,12) *  [12,13) *
+//	slot   0 -> 1    1 -> 2    2 -> 2     2 -> 2     2 -> 3
+//
+// To keep states where prompts part is the idea of Marconi ("Prefix Caching for the Era of Hybrid LLMs", Pan et
+// al., MLSys 2025). It needs few slots, and those are where they are of use; states every so many tokens
+// take many, and are mostly not.
+//
+// So a prompt costs a second step, of less than a block and the suffix, and the next turn computes no more
+// than that again. To let a device keep states in the middle of a chunk would save the step, and needs
+// a list of positions in the contract of every device.
+//
+// States are kept only if slots are free. Nobody is preempted for one, and while a sequence waits for a
+// slot, the last free one is left to it. A postponed draw needs the state before its chunk, so a sequence that
+// is Postponable goes into a fresh slot with every draw, and back to the old one when it is postponed.
+// If that was not kept it is preempted, and computed again from what the cache has.
+//
 // # Blocks return late
 //
 // A step in flight goes on writing to the blocks it was planned with. When a
@@ -137,15 +173,17 @@
 //
 // The further choices of a request with n > 1 name the first one as their Leader.
 // They wait until it has computed the prompt, then share its full blocks by
-// reference ([kvcache.Manager.Fork]), with prefix caching turned off too.
+// reference ([kvcache.Manager.Fork]), with prefix caching turned off too. The first one holds its state
+// at the end of these blocks until all have begun.
 // Sequences of other requests may overtake them while they wait.
 //
 // # Files
 //
 // sequence.go has the state of one sequence and stop.go the rules that end it.
 // scheduler.go has the state, fair.go the queues of tenants and projects, room.go
-// says who is preempted for whom, whole.go keeps prompts whole, work.go bounds and shares work, plan.go plans a step
-// and commit.go books its results. In the tests, testdata/*.txt are scripts that show the chunks and
-// blocks of every step; random_test.go runs random workloads on a device whose
+// says who is preempted for whom, whole.go keeps prompts whole, work.go bounds and
+// shares work, state.go says which recurrent states are kept, plan.go plans a step
+// and commit.go books its results. In the tests, testdata/*.txt are scripts that show the chunks,
+// blocks and state slots of every step; random_test.go runs random workloads on a device whose
 // memory shows whether a history was read back correctly.
 package scheduler

@@ -17,7 +17,7 @@ import (
 type historyDevice struct {
 	blockTokens int
 	slots       []uint64
-	states      []uint64          // of state slots; empty if there are none
+	states      []uint64            // of state slots; empty if there are none
 	drawn       map[*Sequence]int32 // by the last step
 }
 
@@ -322,7 +322,7 @@ func (m *simulation) plan() ([]plannedChunk, error) {
 // endsAtState reports whether the state at the end of c may be kept.
 func (m *simulation) endsAtState(c Chunk) bool {
 	end, every := c.Start+c.N, m.s.cfg.StateEvery
-	return m.kv.Stateful() && (end == m.s.lastPoint(c.Seq) || end == m.s.forkPoint(c.Seq) || every > 0 && end%every == 0)
+	return m.kv.Stateful() && (end == m.s.lastPoint(c.Seq) || end == m.s.forkPoint(c.Seq) || end == c.Seq.Table.Branch() || every > 0 && end%every == 0)
 }
 
 // checkStates makes sure that step writes to no state slot that it reads for another sequence or

@@ -9,10 +9,11 @@ import (
 // A network with a recurrent state has one slot of the device for the state of each running
 // sequence, which every chunk overwrites. Where the state is to be kept, the sequence goes on from
 // the old slot into a fresh one (package kvcache). So chunks of a prompt end where the state is
-// worth keeping: at the last end of a block that a later prompt may repeat, which is also where the
-// further choices of the request begin, and every Config.StateEvery tokens. While tokens are drawn,
-// the state at the newest end of a block is kept. No sequence is preempted for any of these: if no
-// slot is free, the state is overwritten, and somebody computes more later.
+// worth keeping: at the last end of a block that a later prompt may repeat, where the further
+// choices of the request begin, where an earlier sequence has gone on in another way, and every
+// Config.StateEvery tokens. While tokens are drawn, the state at the newest end of a block is kept. No
+// sequence is preempted for any of these: if no slot is free, the state is overwritten, and
+// somebody computes more later.
 
 // forkPoint is the number of prompt tokens after which the further choices of q begin.
 func (s *Scheduler) forkPoint(q *Sequence) int {
@@ -36,6 +37,9 @@ func (s *Scheduler) cutForState(q *Sequence, n int) int {
 	if at := s.forkPoint(q); at > q.Computed && q.followers > 0 {
 		next = min(next, at)
 	}
+	if at := q.Table.Branch(); at > q.Computed {
+		next = min(next, at)
+	}
 	if every := s.cfg.StateEvery; every > 0 && s.kv.Caching() {
 		next = min(next, (q.Computed/every+1)*every)
 	}
@@ -49,7 +53,7 @@ func (s *Scheduler) keepState(q *Sequence, draw bool) kvcache.Keep {
 	case at%s.kv.BlockTokens() > 0:
 	case at >= q.Prompt && s.kv.Caching():
 		return kvcache.Rolling
-	case s.kv.Caching() && (at == s.lastPoint(q) || every > 0 && at%every == 0),
+	case s.kv.Caching() && (at == s.lastPoint(q) || at == q.Table.Branch() || every > 0 && at%every == 0),
 		q.followers > 0 && at == s.forkPoint(q):
 		return kvcache.Checkpoint
 	}

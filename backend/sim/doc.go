@@ -19,6 +19,9 @@
 // books of the engine changes a token, or is refused because a slot holds another position.
 // The metamorphic tests of package engine rest on this.
 //
+// If there are state slots, an oracle keeps in each the hash of the tokens that it comes after. What a run
+// goes on from has to be the hash of the history that its blocks hold, so that every wrong slot is noticed.
+//
 // An eager oracle reads batches and draws when they are handed over, and notices what is
 // filled in too late. A lazy one reads them in End, as a device with a queue may, and
 // notices what is changed or reused too early (see [Reading]). Tests cancel requests, and

@@ -94,6 +94,9 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer network.Close()
+	if !network.Config.Alike() {
+		return usageError{fmt.Errorf("bench engine counts what steps of Llama, Mistral, Qwen2 and Qwen3 read and compute, and cannot for %s: weir bench run measures a server with any model", network.Config.Architecture)}
+	}
 	perToken, err := o.fit(network, &c)
 	if err != nil {
 		return err

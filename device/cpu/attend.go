@@ -155,8 +155,8 @@ func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, 
 }
 
 // attendJob is one layer's attention. A task is a span and a KV head. If there are too
-// few of those for the threads, a task is one of their partial results, which are all
-// kept and merged in order afterwards.
+// few of those for the threads, a task is one of their partial results, which are kept and
+// merged in order afterwards, in rounds of as many as there is memory for.
 type attendJob struct {
 	d     *Device
 	dots  *dotKernels
@@ -180,7 +180,11 @@ type attendJob struct {
 	perTask int         // tasks per chunk
 	kept    []float32   // partial results, when split
 	split   []splitTask // by task of the split phase
-	keptAt  []int       // by span and KV head: first of its results in kept
+	keptAt  []keptRun   // by span and KV head, of a round
+	begun   int         // the first span and KV head of a round
+	next    splitTask   // the first partial result of the next round
+	round   int
+	carried [2]partial // what a round leaves of its last span and KV head, in turn
 }
 
 type attendPhase uint8
@@ -193,6 +197,10 @@ const (
 
 // splitTask is partial result p of a span and KV head.
 type splitTask struct{ task, p int }
+
+// keptRun are partial results [from, to) of a span and KV head, the first of which is number at
+// of those that are kept.
+type keptRun struct{ at, from, to int }
 
 func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 	j.dots = &j.d.impl.dots[j.d.cfg.KVType]
@@ -208,11 +216,14 @@ func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 	parts := (s.Spec.MaxSeqTokens + partTokens - 1) / partTokens
 	results := min(tasks*parts, splitFloats/j.size)
 	var err error
-	if j.kept, err = mem.floats(results * j.size); err != nil {
+	if j.kept, err = mem.floats((results + len(j.carried)) * j.size); err != nil {
 		return err
 	}
+	for i := range j.carried {
+		j.carried[i] = j.result(results + i)
+	}
 	j.split = make([]splitTask, 0, results)
-	j.keptAt = make([]int, tasks)
+	j.keptAt = make([]keptRun, tasks)
 	return nil
 }
 
@@ -258,10 +269,14 @@ func (d *Device) Attend(dst, q model.Act, kv int, a model.Attention) {
 	j.plan(d.batch)
 	j.tasks = len(j.spans) * c.heads
 	if j.mustSplit() {
-		j.phase, j.perTask = phaseSplit, 1
-		d.team.run(1, len(j.split), j)
-		j.phase = phaseMerge
-		d.team.run(1, j.tasks, j)
+		j.perTask, j.next, j.round = 1, splitTask{}, 0
+		for j.next.task < j.tasks {
+			tasks := j.plannedRound()
+			j.phase = phaseSplit
+			d.team.run(1, len(j.split), j)
+			j.phase = phaseMerge
+			d.team.run(1, tasks, j)
+		}
 		return
 	}
 	j.phase = phaseWhole
@@ -289,7 +304,7 @@ func (j *attendJob) multiplications() int {
 }
 
 // mustSplit reports whether there are fewer tasks than would keep the threads
-// busy and enough partial results to do better; then it lists these.
+// busy and enough partial results to do better.
 func (j *attendJob) mustSplit() bool {
 	if j.tasks >= 2*j.d.team.threads || j.tasks > len(j.keptAt) {
 		return false
@@ -299,18 +314,30 @@ func (j *attendJob) mustSplit() bool {
 		p0, p1 := j.parts(&j.spans[i])
 		n += (p1 - p0) * j.c.heads
 	}
-	if n <= j.tasks || n > cap(j.split) {
-		return false
-	}
+	return n > j.tasks && cap(j.split) > 0
+}
+
+// plannedRound lists the next partial results, as many as can be kept, and returns how many spans
+// and KV heads they belong to.
+func (j *attendJob) plannedRound() int {
 	j.split = j.split[:0]
-	for task := range j.tasks {
+	j.begun = j.next.task
+	j.round++
+	for ; j.next.task < j.tasks && len(j.split) < cap(j.split); j.next.task, j.next.p = j.next.task+1, 0 {
+		task := j.next.task
 		p0, p1 := j.parts(&j.spans[task/j.c.heads])
-		j.keptAt[task] = len(j.split) - p0
-		for p := p0; p < p1; p++ {
+		from := max(p0, j.next.p)
+		to := min(p1, from+cap(j.split)-len(j.split))
+		j.keptAt[task] = keptRun{len(j.split), from, to}
+		for p := from; p < to; p++ {
 			j.split = append(j.split, splitTask{task, p})
 		}
+		if to < p1 {
+			j.next.p = to
+			return task - j.begun + 1
+		}
 	}
-	return true
+	return j.next.task - j.begun
 }
 
 // result is the memory of the split phase's i-th partial result.
@@ -333,18 +360,16 @@ func (j *attendJob) do(worker, chunk int) {
 		}
 		return
 	}
+	if j.phase == phaseMerge {
+		j.mergeKept(sc, j.begun+chunk)
+		return
+	}
 	for task := chunk * j.perTask; task < min(j.tasks, (chunk+1)*j.perTask); task++ {
 		s, head := &j.spans[task/heads], task%heads
 		p0, p1 := j.parts(s)
-		rows := (s.last - s.first) * j.group
 		j.load(sc, s, head)
-		clear(sc.sum.weight[:rows])
+		clear(sc.sum.weight[:(s.last-s.first)*j.group])
 		for p := p0; p < p1; p++ {
-			if j.phase == phaseMerge {
-				part := j.result(j.keptAt[task] + p)
-				j.merge(sc, &part, 0, rows)
-				continue
-			}
 			j.locate(sc, s, head, p)
 			for r0, m := range j.passes(s) {
 				j.pass(sc, s, head, p, r0, m, &sc.part)

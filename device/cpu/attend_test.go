@@ -202,7 +202,7 @@ func (b *attendInput) open(t *testing.T, cfg Config, place placement) *attendDev
 		spec.MaxSeqTokens = max(spec.MaxSeqTokens, s.context)
 	}
 	kv := []model.KVShape{{Heads: 2, KVHeads: 1, KeyDim: 20, ValueDim: 20}, {Heads: b.heads, KVHeads: b.kvHeads, KeyDim: b.dim, ValueDim: b.valueDim}, {Heads: 3, KVHeads: 3, KeyDim: 8, ValueDim: 8}}
-	if err := d.Plan(model.Shape{KV: kv, Acts: []model.ActShape{{Width: width + key + value}, {Width: b.heads * b.valueDim}}, Spec: spec}); err != nil {
+	if err := d.Plan(model.Shape{KV: kv, Acts: []model.ActShape{{Width: width + key + value}, {Width: b.heads * b.valueDim}, {Width: 80}}, Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
 	if b.sunk {
@@ -232,6 +232,15 @@ func (d *attendDevice) add(s *sequence, i, n, row int) {
 	}
 }
 
+// store stores the batch's keys and values, and something in the caches beside.
+func (d *attendDevice) store() {
+	other := model.Act{Buf: 2, Width: 80}
+	plain := model.Heads{Rope: model.NoRope}
+	d.StoreKV(attendKV, d.q, d.k, d.v, plain)
+	d.StoreKV(0, other.Cols(0, 40), other.Cols(40, 20), other.Cols(60, 20), plain)
+	d.StoreKV(2, other.Cols(0, 24), other.Cols(24, 24), other.Cols(48, 24), plain)
+}
+
 // attend computes the same on a device.
 func (b *attendInput) attend(t *testing.T, cfg Config) [][]float32 {
 	t.Helper()
@@ -254,7 +263,7 @@ func (b *attendInput) attend(t *testing.T, cfg Config) [][]float32 {
 			continue
 		}
 		d.Begin(&d.f.batch)
-		d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
+		d.store()
 	}
 	d.Attend(d.dst, d.q, attendKV, d.a)
 	var out [][]float32

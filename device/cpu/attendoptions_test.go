@@ -1,10 +1,12 @@
 package cpu
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"weir/internal/invariants"
 	"weir/model"
 )
 
@@ -23,7 +25,9 @@ func randomAttendCase(rnd *rand.Rand, i int) attendCase {
 		c.valueDim = pick(16, 24, 64, 128, 512)
 	}
 	c.a.Window, c.a.Chunk = pick(0, 0, 1, 7, 64, 300), pick(0, 0, 5, 100, 300)
-	c.a.Bidirectional = i%4 == 3
+	if c.a.Bidirectional = i%4 == 3; c.a.Bidirectional {
+		c.a.Window = []int{64, 0, 7, 1}[i/4%4]
+	}
 	if i%2 == 1 {
 		c.a.Softcap = float32(pick(1, 5, 50))
 	}
@@ -33,7 +37,12 @@ func randomAttendCase(rnd *rand.Rand, i int) attendCase {
 	}
 	for range 2 {
 		n := pick(1, 2, 15, 17, 90, 255, 257, 300, 530)
-		c.seqs = append(c.seqs, attendSeq{1 + rnd.IntN(min(n, 9)), n})
+		rows := 1 + rnd.IntN(min(n, 9))
+		if c.a.Bidirectional { // rows that others follow
+			n = min(n, partTokens+20)
+			rows = n
+		}
+		c.seqs = append(c.seqs, attendSeq{rows, n})
 	}
 	c.seqs = append(c.seqs, attendSeq{1, partTokens + 20})
 	return c
@@ -82,21 +91,26 @@ func TestAttendOptionsInvariance(t *testing.T) {
 					if !c.fits(kv) || im.name == "generic" && (c.heads*c.dim > 600 || kv == F32) {
 						continue
 					}
-					b := newAttendInput(rnd, c)
-					want := b.rowBits(t, Config{KVType: kv, Impl: im.name}, anywhere(1), nil)
-					round := invarianceRounds[i%len(invarianceRounds)]
-					b.blockTokens = round.blockTokens
-					got := b.rowBits(t, Config{KVType: kv, Impl: im.name}, round.place, rnd)
-					for s := range want {
-						for pos := range want[s] {
-							if !slices.Equal(got[s][pos], want[s][pos]) {
-								t.Fatalf("%s: position %d of sequence %d differs with %d threads and blocks of %d", c.name(), pos, s, len(round.place.node), b.blockTokens)
-							}
-						}
-					}
+					newAttendInput(rnd, c).checkInvariance(t, rnd, Config{KVType: kv, Impl: im.name}, i)
 				}
 			})
 		})
+	}
+}
+
+// checkInvariance compares one of the rounds with a thread that computes each sequence at once.
+func (b *attendInput) checkInvariance(t *testing.T, rnd *rand.Rand, cfg Config, i int) {
+	t.Helper()
+	want := b.rowBits(t, cfg, anywhere(1), nil)
+	round := invarianceRounds[i%len(invarianceRounds)]
+	b.blockTokens = round.blockTokens
+	got := b.rowBits(t, cfg, round.place, rnd)
+	for s := range want {
+		for pos := range want[s] {
+			if !slices.Equal(got[s][pos], want[s][pos]) {
+				t.Fatalf("%s: position %d of sequence %d differs with %d threads and blocks of %d", b.name(), pos, s, len(round.place.node), b.blockTokens)
+			}
+		}
 	}
 }
 
@@ -111,7 +125,7 @@ func (b *attendInput) rowBits(t *testing.T, cfg Config, place placement, rnd *ra
 	}
 	d.chunks(seqs, rnd, func([]batchRow) {
 		d.Begin(&d.f.batch)
-		d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
+		d.store()
 	})
 	out := make([][][]uint32, len(seqs))
 	for i, s := range seqs {
@@ -121,6 +135,8 @@ func (b *attendInput) rowBits(t *testing.T, cfg Config, place placement, rnd *ra
 	d.chunks(seqs, rnd, func(rows []batchRow) {
 		d.hide(rows)
 		d.Begin(&d.f.batch)
+		// Another cache, whose heads have groups of another size, before this one.
+		d.Attend(model.Act{Buf: 2, Width: 40}, model.Act{Buf: 2, Off: 40, Width: 40}, 0, model.Attention{Scale: 1, Sinks: model.NoWeight})
 		d.Attend(d.dst, d.q, attendKV, d.a)
 		for r, row := range rows {
 			out[row.seq][row.pos] = bitsOf(d.view(d.dst).row(r))
@@ -179,5 +195,68 @@ func (d *attendDevice) hide(rows []batchRow) {
 			}
 		}
 		first, entry = int(end), int(b.TableEnd[i])
+	}
+}
+
+// TestAttendFewerHeads: a layer that shares a cache may have fewer heads than the one that fills
+// it; a head's bits are the same.
+func TestAttendFewerHeads(t *testing.T) {
+	eachImpl(t, func(t *testing.T, im *impl) {
+		rnd := newRand(32)
+		for _, heads := range []int{3, 16, 128} {
+			b := newAttendInput(rnd, attendCase{heads: heads, kvHeads: 1, dim: 40, valueDim: 24, blockTokens: 16, a: model.Attention{Softcap: 5}, seqs: []attendSeq{{40, 300}, {1, 20}}})
+			d := b.open(t, Config{KVType: BF16, Impl: im.name}, anywhere(2))
+			for i, s := range b.seqs {
+				d.add(&sequence{tokens: make([]int32, s.context)}, i, s.context, len(d.f.batch.Tokens))
+			}
+			d.Begin(&d.f.batch)
+			d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
+			d.Attend(d.dst, d.q, attendKV, d.a)
+			var want [][]uint32
+			for r := range d.f.batch.Tokens {
+				want = append(want, bitsOf(d.view(d.dst).row(r)[:b.valueDim]))
+			}
+			one := d.dst.Cols(b.valueDim, b.valueDim)
+			d.Attend(one, d.q.Cols(0, b.dim), attendKV, d.a)
+			for r := range want {
+				if !slices.Equal(bitsOf(d.view(one).row(r)), want[r]) {
+					t.Fatalf("row %d: the first of %d heads differs when it is alone", r, heads)
+				}
+			}
+		}
+	})
+}
+
+// TestAttendAllocatesNothing: nor do options of attention.
+func TestAttendAllocatesNothing(t *testing.T) {
+	rnd := newRand(33)
+	for i, c := range attendOptions(rnd, 8) {
+		b := newAttendInput(rnd, c)
+		d := b.open(t, Config{KVType: BF16}, anywhere(1+i%2))
+		for i, s := range b.seqs {
+			d.add(&sequence{tokens: make([]int32, s.context)}, i, s.context, len(d.f.batch.Tokens))
+		}
+		if n := testing.AllocsPerRun(3, func() {
+			d.Begin(&d.f.batch)
+			d.StoreKV(attendKV, d.q, d.k, d.v, model.Heads{Rope: model.NoRope})
+			d.Attend(d.dst, d.q, attendKV, d.a)
+		}); n != 0 && !invariants.Enabled {
+			t.Errorf("%s: %v allocations", c.name(), n)
+		}
+	}
+}
+
+// TestKVSizes: a token takes what its caches take together, and int8 is refused for heads whose
+// keys and values have different sizes.
+func TestKVSizes(t *testing.T) {
+	s := model.Shape{KV: []model.KVShape{{Heads: 8, KVHeads: 2, KeyDim: 192, ValueDim: 128}, {Heads: 16, KVHeads: 1, KeyDim: 576, ValueDim: 512}, {Heads: 4, KVHeads: 4, KeyDim: 18, ValueDim: 20}}}
+	numbers := int64(2*(192+128) + 576 + 512 + 4*(20+32)) // keys padded to fours, values to tiles
+	for f, bytes := range map[Format]int64{F32: 4, F16: 2, BF16: 2} {
+		if got, err := KVBytesPerToken(f, s); err != nil || got != numbers*bytes {
+			t.Errorf("%s: %d bytes (%v), not %d", f, got, err, numbers*bytes)
+		}
+	}
+	if _, err := KVBytesPerToken(Int8, s); !errors.Is(err, ErrConfig) {
+		t.Errorf("int8: %v", err)
 	}
 }

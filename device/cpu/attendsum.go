@@ -56,6 +56,35 @@ func (j *attendJob) merge(sc *attendScratch, part *partial, r0, m int) {
 	}
 }
 
+// mergeKept merges a round's partial results of a span and KV head. If there are others before or
+// after them, the sum comes from the round before or goes to the next.
+func (j *attendJob) mergeKept(sc *attendScratch, task int) {
+	s, head, run := &j.spans[task/j.c.heads], task%j.c.heads, j.keptAt[task]
+	p0, p1 := j.parts(s)
+	rows := (s.last - s.first) * j.group
+	j.load(sc, s, head) // for the rows' scales
+	clear(sc.sum.weight[:rows])
+	if run.from > p0 {
+		sc.sum.copy(&j.carried[(j.round-1)%2], rows, j.dims)
+	}
+	for p := run.from; p < run.to; p++ {
+		part := j.result(run.at + p - run.from)
+		j.merge(sc, &part, 0, rows)
+	}
+	if run.to < p1 {
+		j.carried[j.round%2].copy(&sc.sum, rows, j.dims)
+		return
+	}
+	j.store(sc, s, head)
+}
+
+// copy takes n rows of another sum.
+func (p *partial) copy(from *partial, n, dims int) {
+	copy(p.top[:n], from.top)
+	copy(p.weight[:n], from.weight)
+	copy(p.value[:n*dims], from.value)
+}
+
 // store divides by the sum of the weights and writes the span's rows.
 func (j *attendJob) store(sc *attendScratch, s *span, head int) {
 	sum, n := &sc.sum, j.c.valueDim
@@ -71,11 +100,6 @@ func (j *attendJob) store(sc *attendScratch, s *span, head int) {
 }
 
 // withSink is the factor on the weighted values of a row whose softmax has a sink beside its
-// positions. Weights are relative to the greatest score, top.
-func withSink(sink, top, weight float32) float32 {
-	if sink <= top {
-		return 1 / (weight + exp(sink-top))
-	}
-	a := exp(top - sink)
-	return a / (float32(weight*a) + 1)
-}
+// positions. Weights are relative to the greatest score, top. A sink far above it makes the sum as
+// great as exp allows, and so the result nearly zero.
+func withSink(sink, top, weight float32) float32 { return 1 / (weight + exp(sink-top)) }

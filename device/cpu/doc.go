@@ -21,7 +21,8 @@
 //     adds up the blocks, ascending, in one chain.
 //   - Attention computes partial results over the absolute positions [256p, 256p+256)
 //     and merges them in ascending p. A prefill chunk and a decode step do the same
-//     arithmetic, so chunks, prefix hits, block tables and block sizes change no bit.
+//     arithmetic, so chunks, prefix hits, block tables and block sizes change no bit. A
+//     sink joins the sum of weights once, after all partial results.
 //   - Threads share out rows, columns, heads and partial results, but never the k of a
 //     product.
 //
@@ -88,7 +89,7 @@
 //
 // A tile is 16 rows of a matrix, interleaved so that one vector load gives the same k
 // of 16 rows and no horizontal sum is ever needed (format.go). The KV cache consists of
-// the same tiles: for Q·K a tile is 16 positions by HeadDim, for P·V it is 16 dimensions
+// the same tiles: for Q·K a tile is 16 positions by KeyDim, for P·V it is 16 dimensions
 // by 16 positions (kv.go).
 //
 // Packing takes most of the time that a start takes. So a Config may have a TileCache, which keeps
@@ -119,6 +120,35 @@
 // the same workers with chunks of their own. Attention's passes are also a number of
 // rows that its kernels take at once.
 //
+// # Attention
+//
+// A network has a cache of keys and values for each layer, or for several layers that share it, and
+// each cache has its own number of heads and sizes of keys and values. What a position sees is always
+// a range of positions (attendJob.sees): all before it, a window, a chunk, or in an encoder those
+// after it, too. Whole units of 16 positions outside the range of a run of queries are neither read
+// nor multiplied; where the ranges of queries that share a pass differ, and at the ends of a range,
+// the scores of single positions become -Inf, so that their weights are exactly zero. A layer with
+// latent attention has one key for all heads, whose first columns are the value: the cache holds
+// both, because products with keys and with values want tiles of different directions.
+//
+// Scores that are bounded (model.Attention.Softcap), and logits of a head that bounds them, go through
+// impl.bound, which takes its exponentials from the softmax's kernel.
+//
+// # Experts
+//
+// The rows of a step are sorted by the experts that their router chose, and each expert computes its rows together, in
+// ascending order of the experts, with the same kernels as any product (experts.go). So an expert's weights are read once in a
+// step, those of experts that nobody chose are not read, and what each makes of a row is added to the row's sum at once:
+// the order of additions is that of the experts. The router is multiplied in float32, whatever the weights are.
+//
+// # States
+//
+// Recurrent states are float32, in slots beside the KV cache (state.go). A step reads the state of a sequence in one slot and
+// leaves it in another or in the same, so that a checkpoint costs no copy. A sequence and a head, or a few columns of a convolution, are
+// one piece of work, computed token by token: a state after a position has the same bits however the sequence was cut. The
+// state of a delta net is a row of values for each key dimension, so that vectors run over values; that of Mamba is turned over
+// for the same reason.
+//
 // # Draws
 //
 // If no row of a step needs its logits for anything but a token, they are never stored:
@@ -127,6 +157,10 @@
 // those that sampler.Picker draws from whole rows, which filters, masks, edits and
 // log-probabilities need. With AVX-512 both have loops over the vocabulary in assembly
 // (sampler.Kernels).
+//
+// Whoever computes a chunk of logits scales and bounds it (model.Head), so that drafts, the host and
+// log-probabilities see the same numbers. Rows whose vector is wanted (backend.Draw.Hidden) draw
+// nothing, and if there are no others the head is not read.
 //
 // # Threads
 //

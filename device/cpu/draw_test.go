@@ -46,7 +46,8 @@ func TestDrafts(t *testing.T) {
 type headTest struct {
 	*Device
 	vocab int
-	head  model.Weight
+	head  model.Head
+	w, b  weights.Tensor
 }
 
 const headColumns, headRows = 70, draftRows + 1
@@ -55,14 +56,15 @@ func newHeadTest(t *testing.T, rnd *rand.Rand, cfg Config, vocab int) *headTest 
 	t.Helper()
 	spec := backend.Spec{VocabSize: vocab, BlockTokens: 16, NumBlocks: 2, MaxTokens: headRows, MaxSeqs: headRows, MaxSeqTokens: 99, Depth: 1}
 	d := openPlanned(t, cfg, model.Shape{KV: model.UniformKV(1, 1, 1, 16), Acts: []model.ActShape{{Width: headColumns, Drawn: true}}, Spec: spec})
-	head, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(rnd, weights.BF16, 1, vocab, headColumns)}})
-	if err != nil {
+	h := &headTest{d, vocab, model.Head{Scale: 1}, tensor(rnd, weights.BF16, 1, vocab, headColumns), tensor(rnd, weights.F32, 5, vocab)}
+	var err error
+	if h.head.W, err = d.Load(model.Matrix{Rows: []weights.Tensor{h.w}, Bias: []weights.Tensor{h.b}}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range d.acts[0].data {
 		d.acts[0].data[i] = float32(rnd.NormFloat64())
 	}
-	return &headTest{d, vocab, head}
+	return h
 }
 
 // randomRows are draws without filters, a third of them greedy and some of them dead.
@@ -97,13 +99,13 @@ func (h *headTest) check(t *testing.T, rows []backend.Draw) {
 func (h *headTest) draw(t *testing.T, rows []backend.Draw, host bool) backend.Out {
 	t.Helper()
 	n := len(rows)
-	out := backend.Out{Tokens: make([]int32, n), Logits: make([]float32, n*h.vocab)}
+	out := backend.Out{Tokens: make([]int32, n), Logprobs: make([]float32, n), Ranks: make([]int32, n), Hidden: make([]float32, n*headColumns), Logits: make([]float32, n*h.vocab)}
 	draws := backend.Draws{Rows: slices.Clone(rows)}
 	for i := range draws.Rows {
 		draws.Rows[i].Host = host
 	}
 	h.batch = &backend.Batch{Tokens: make([]int32, n), At: make([]int32, n)}
-	h.Draw(model.Head{W: h.head, Scale: 1}, model.Act{Width: headColumns}, &draws)
+	h.Draw(h.head, model.Act{Width: headColumns}, &draws)
 	if err := h.End(&out); err != nil {
 		t.Fatal(err)
 	}

@@ -162,8 +162,12 @@ func TestSplitAttention(t *testing.T) {
 		s := &sequence{tokens: randomTokens(rnd, partTokens+20, n.vocab)}
 		for _, kv := range []Format{BF16, Int8} {
 			var want []uint32
-			for _, threads := range []int{1, 5} {
+			for _, c := range []struct{ threads, kept int }{{1, 0}, {5, 100}, {5, 1}, {5, 3}} {
+				threads := c.threads
 				r := newRunner(t, n, Config{Threads: threads, KVType: kv, Impl: im.name}, testSpec)
+				if threads > 1 { // in rounds of so many partial results
+					r.attendJob.split = make([]splitTask, 0, min(c.kept, cap(r.attendJob.split)))
+				}
 				f := newFeeder(rnd, testSpec)
 				s.computed, s.table = 0, nil
 				f.add(s, len(s.tokens)-1, false)

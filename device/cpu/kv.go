@@ -13,8 +13,8 @@ import (
 //	[block][cache][KV head][unit of 16 positions]{ keys, values }
 //
 // where each cache has sizes of its own, and is usually a layer's. keys are one tile of 16
-// positions by KeyDim, columns rounded up to whole fours, values one tile of 16 dimensions by 16 positions for each 16
-// dimensions. So P·V needs no transposition. With Int8, keys and values are each
+// positions by KeyDim, columns rounded up to whole fours, values one tile of 16
+// dimensions by 16 positions for each 16 dimensions. So P·V needs no transposition. With Int8, keys and values are each
 // followed by their scales, float32 for each of the 16 positions, and a tile is
 //
 //	[column/4][16 rows][4]
@@ -59,7 +59,7 @@ func cacheLayout(f Format, s model.Shape) ([]cache, error) {
 	for i, kv := range s.KV {
 		c := cache{format: f, heads: kv.KVHeads, group: kv.Heads / kv.KVHeads, keyDim: kv.KeyDim, valueDim: kv.ValueDim, blockTokens: s.Spec.BlockTokens, first: at}
 		if f == Int8 && kv.KeyDim != kv.ValueDim {
-			return nil, fmt.Errorf("%w: a KV cache of int8 for heads of %d and %d, which would share a scale: bf16 and f16 have none", ErrConfig, kv.KeyDim, kv.ValueDim)
+			return nil, fmt.Errorf("%w: int8 keys and values, where heads have keys of %d and values of %d: the parts of such a key need scales of their own, so take bf16 or f16", ErrConfig, kv.KeyDim, kv.ValueDim)
 		}
 		c.columns = (kv.KeyDim + 3) &^ 3
 		scales := 0
@@ -236,7 +236,7 @@ func (j *headsJob) do(worker, chunk int) {
 // temper is the factor on the queries of a position, as the contract has it.
 func temper(t model.Temper, pos int) float32 {
 	steps := math.Floor(float64(float32(pos+t.Shift) / t.Floor))
-	return 1 + t.Beta*float32(math.Log1p(steps))
+	return 1 + float32(t.Beta*float32(math.Log1p(steps)))
 }
 
 // turn writes head h of row r to dst, normed and rotated. dst may be src.

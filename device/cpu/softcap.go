@@ -4,7 +4,7 @@ import "math"
 
 // bound writes limit*tanh(x*by) to x, with scratch memory of any size that is a multiple of 16.
 // tanh(x) is (1-e)/(1+e) with e = exp(-2|x|), and the exponentials are those of the softmax, many
-// at a time: math.Tanh takes seven times as long. Small numbers lose relative precision and no
+// at a time: math.Tanh takes nearly five times as long. Small numbers lose relative precision and no
 // absolute one, which is what scores and logits need. Each number is computed on its own, so
 // neighbors change no bit.
 func (im *impl) bound(x, scratch []float32, by, limit float32) {

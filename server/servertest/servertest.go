@@ -271,7 +271,7 @@ func (h *Server) Idle() {
 // NoBlocks reports whether the engine holds nothing and has nothing to do.
 func (h *Server) NoBlocks() bool {
 	st := h.Engine.Stats()
-	return st.BlocksUsed == 0 && st.Running == 0 && st.Waiting == 0
+	return st.BlocksUsed == 0 && st.StatesUsed == 0 && st.Running == 0 && st.Waiting == 0
 }
 
 // Eventually asks every millisecond whether something is done.

@@ -19,7 +19,7 @@ VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hi
 
 FAMILIES = {
     "qwen3_moe": dict(model_type="qwen3_moe", architecture="Qwen3MoeForCausalLM", config=base(
-        **MOE, norm_topk_prob=True, mlp_only_layers=[1], num_local_experts=6), edits={"norm_topk_prob": False, "num_experts_per_tok": 3}),
+        **MOE, norm_topk_prob=True, num_local_experts=6), edits={"norm_topk_prob": False, "num_experts_per_tok": 3}),
     "qwen2_moe": dict(model_type="qwen2_moe", architecture="Qwen2MoeForCausalLM", config=base(
         **MOE, head_dim=..., shared_expert_intermediate_size=28, use_sliding_window=True, sliding_window=16, max_window_layers=2),
         edits={"norm_topk_prob": True, "sliding_window": 400}),
@@ -122,7 +122,7 @@ FAMILIES = {
         rope_parameters=dict(sliding_attention=dict(ROPE, rope_theta=500000.0), full_attention=dict(
             rope_type="yarn", factor=8.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0, rope_theta=500000.0))),
         edits={"sliding_window": 400}),
-    "smollm3": dict(model_type="smollm3", architecture="SmolLM3ForCausalLM", gain=3.0, config=base(head_dim=..., tie_word_embeddings=True, no_rope_layers=[1, 0, 1, 0]),
+    "smollm3": dict(model_type="smollm3", architecture="SmolLM3ForCausalLM", gain=3.0, config=base(head_dim=..., tie_word_embeddings=True, no_rope_layers=[1, 1, 1, 0]),
                     edits={"no_rope_layers": [1, 1, 1, 1]}),
     "cohere2": dict(model_type="cohere2", architecture="Cohere2ForCausalLM", gain=3.0, config=base(
         rms_norm_eps=..., layer_norm_eps=1e-5, tie_word_embeddings=True, sliding_window=16, logit_scale=0.3,

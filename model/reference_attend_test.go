@@ -1,0 +1,73 @@
+package model_test
+
+import (
+	"math"
+
+	"weir/model"
+)
+
+// sees reports whether a token at position pos attends to position other.
+func sees(a model.Attention, pos, other int) bool {
+	switch {
+	case other > pos && !a.Bidirectional:
+		return false
+	case a.Window > 0 && (pos-other >= a.Window || other-pos >= a.Window):
+		return false
+	}
+	return a.Chunk == 0 || other/a.Chunk >= pos/a.Chunk
+}
+
+func (d *reference) Attend(dst, q model.Act, kv int, a model.Attention) {
+	b, shape, size := d.batch, d.shape.KV[kv], d.shape.Spec.BlockTokens
+	to, from := d.act(dst), d.act(q)
+	heads := q.Width / shape.KeyDim
+	seq := 0
+	for i := range b.Tokens {
+		for int(b.QueryEnd[seq]) <= i {
+			seq++
+		}
+		table := b.Tables[:b.TableEnd[seq]]
+		if seq > 0 {
+			table = table[b.TableEnd[seq-1]:]
+		}
+		var slots []int // of the positions that the token sees
+		for pos := range int(b.KVLen[seq]) {
+			if sees(a, int(b.Pos[i]), pos) {
+				slots = append(slots, int(table[pos/size])*size+pos%size)
+			}
+		}
+		for h := range heads {
+			query := from[i][h*shape.KeyDim:][:shape.KeyDim]
+			d.attendHead(to[i][h*shape.ValueDim:][:shape.ValueDim], query, kv, h, h/(heads/shape.KVHeads), slots, a)
+		}
+	}
+}
+
+// attendHead writes the attention of query head h to head g of what is in slots.
+func (d *reference) attendHead(out, query []float64, kv, h, g int, slots []int, a model.Attention) {
+	for j := range out {
+		out[j] = 0
+	}
+	sum := 0.0
+	if sinks := d.vector(a.Sinks); sinks != nil {
+		sum = math.Exp(sinks[h])
+	}
+	for _, slot := range slots {
+		score := 0.0
+		for j, x := range query {
+			score += x * d.k[kv][slot][g*len(query)+j]
+		}
+		score *= float64(a.Scale)
+		if c := float64(a.Softcap); c > 0 {
+			score = c * math.Tanh(score/c)
+		}
+		p := math.Exp(score)
+		sum += p
+		for j := range out {
+			out[j] += p * d.v[kv][slot][g*len(out)+j]
+		}
+	}
+	for j := range out {
+		out[j] /= sum
+	}
+}
