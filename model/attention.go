@@ -70,7 +70,7 @@ func (s *AttentionSpec) pieces(b *builder, m *attention) {
 	b.needs(PieceChunks, s.Chunk != 0)
 	b.needs(PieceBidirectional, s.Bidirectional)
 	b.needs(PieceTemper, s.Temper.Beta != 0)
-	b.needs(PieceGroupNorm, s.VNorm.Is() || s.NormAfterRope && s.QNorm.Is())
+	b.needs(PieceHeadNorms, s.VNorm.Is() || s.NormAfterRope && s.QNorm.Is())
 	b.needs(PieceElements, s.gateWidth() > 0 || m.inScale != 1 || m.keyScale != 1 || m.valueScale != 1 || m.outScale != 1)
 }
 

@@ -150,8 +150,7 @@ func (b *builder) headNorm(into *HeadNorm, prefix string, s NormSpec, dim, heads
 		return
 	}
 	*into = HeadNorm{On: true, W: NoWeight, Eps: s.Eps, LayerNorm: s.Kind == LayerNorm, PerHead: perHead}
-	b.needs(PieceLayerNorm, s.Kind == LayerNorm)
-	b.needs(PieceGroupNorm, perHead || s.Name == Unweighted)
+	b.needs(PieceHeadNorms, perHead || s.Name == Unweighted || s.Kind == LayerNorm)
 	if s.Name == Unweighted {
 		return
 	}

@@ -245,7 +245,7 @@ func newDecoder(c *Config) *decoder {
 	n.scratch = n.h
 	b.needs(PieceElements, n.embedScale != 1)
 	b.needs(PieceHead, n.head.Scale != 1 || net.HeadBias)
-	b.needs(PieceHead|PieceSoftcap, n.head.Softcap != 0)
+	b.needs(PieceHead, n.head.Softcap != 0)
 
 	b.params = append(b.params, parameter{use: Embedding, rows: []stored{{c.embedName(), []int{c.VocabSize, c.Hidden}, view{}}}, into: &n.embed})
 	n.embeddings(b, net)

@@ -298,11 +298,11 @@ const (
 	PieceScan                             // Scan
 	PieceConv                             // Conv
 	PieceSinks                            // Attention.Sinks
-	PieceSoftcap                          // Attention.Softcap, or Head.Softcap
+	PieceSoftcap                          // Attention.Softcap
 	PieceChunks                           // Attention.Chunk
 	PieceBidirectional                    // Attention.Bidirectional
-	PieceLayerNorm                        // LayerNorm, of rows or heads
-	PieceGroupNorm                        // Norm with a Size, a gate or without weights; Heads with a norm other than RMSNorm of queries and keys before the rotation
+	PieceLayerNorm                        // LayerNorm of rows
+	PieceGroupNorm                        // Norm with a Size, a gate or without weights, or of a part of a row
 	PieceRopeKinds                        // Rope.Interleaved or Rope.Offset
 	PieceTemper                           // Heads.Temper
 	PieceHeadSizes                        // Shape.KV that is not Uniform
@@ -311,6 +311,7 @@ const (
 	PieceSharedKV                         // StoreKV without keys
 	PieceEncoder                          // EmbedAdd, and rows whose vectors are reported
 	PieceHead                             // Head.Scale, Head.Softcap or a bias of the head
+	PieceHeadNorms                        // Heads with a norm other than RMSNorm with weights of queries and keys before the rotation
 	pieceEnd
 )
 
@@ -318,7 +319,7 @@ const (
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
-	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits"}
+	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {

@@ -46,6 +46,11 @@
 // and up is packed so that 32 rows of the one and 32 of the other take turns. With a bias its
 // product goes to the scratch buffer, and silu_gate follows.
 //
+// Other kinds of norms, activations and sums are kernels of their own (elements.go): norm_rows,
+// act_gate after a product into the scratch buffer, and elements. A product that reads float32
+// rows, such as the residual stream of a layer without a first norm, reads a copy in bfloat16.
+// Plan refuses networks with pieces that have no kernel (pieces.go).
+//
 // # Graphs
 //
 // A batch in which every sequence has one token and is drawn is padded to a bucket. Its forward
@@ -90,6 +95,7 @@
 //
 // device.go opens a device, load.go and format.go take weights in, plan.go and memory.go
 // allocate. step.go has the operations of a step, attend.go and gemm.go two of them, graph.go
-// the graphs, draw.go draws and results. launch.go and module.go launch and load kernels, and
-// lab.go runs single ones for package check.
+// the graphs, draw.go draws and results, elements.go norms and functions of single numbers.
+// launch.go and module.go launch and load kernels, and lab.go runs single ones for package
+// check.
 package cuda

@@ -144,11 +144,11 @@ func (d *Device) draw(f *flight, head model.Head, src model.Act, draws *backend.
 	if !(p.n == d.shape.Spec.VocabSize && p.k == src.Width) {
 		panic(fmt.Sprintf("cuda: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", p.n, p.k, d.shape.Spec.VocabSize, src.Width))
 	}
-	x, ldx := d.act(src)
-	size := d.acts[src.Buf].size()
+	x, ldx := d.factor(src)
 	logits := func(r0 int) int {
 		n := min(w.rows, rows-r0)
-		d.gemm(p, w.logits, w.ld, x+uint64(r0*ldx*size), ldx, n, kernels.StoreF32)
+		d.gemm(p, w.logits, w.ld, x+uint64(r0*ldx*2), ldx, n, kernels.StoreF32)
+		d.headed(head, n)
 		return n
 	}
 	n := logits(0) // this runs while the masks are filled

@@ -11,18 +11,6 @@ func (d *Device) EmbedAdd(dst model.Act, w model.Weight, by model.Index, offset 
 	refused("EmbedAdd")
 }
 
-// Activate implements model.Device.
-func (d *Device) Activate(dst, src model.Act, a model.Activation) { refused("Activate") }
-
-// Gate implements model.Device.
-func (d *Device) Gate(dst, src, gate model.Act, a model.Activation) { refused("Gate") }
-
-// Add implements model.Device.
-func (d *Device) Add(dst, src model.Act, scale float32) { refused("Add") }
-
-// Scale implements model.Device.
-func (d *Device) Scale(dst, src model.Act, scale float32) { refused("Scale") }
-
 // Experts implements model.Device.
 func (d *Device) Experts(dst, src, logits model.Act, e *model.Experts) { refused("Experts") }
 

@@ -47,6 +47,8 @@ type workspace struct {
 	logits, z, near uint64 // [rows, ld] float32
 	rows, ld        int
 	drawn           uint64 // [MaxTokens] int32: what the newest step drew
+	rounded         uint64 // [MaxTokens, roundedLD] bf16: what products read of float32 rows
+	roundedLD       int
 }
 
 // cache is the KV pool, [block][layer]{K, V}.
@@ -59,8 +61,9 @@ type cache struct {
 
 // rope has the rotations of all positions: [MaxSeqTokens, half, 2] float32.
 type rope struct {
-	table uint64
-	half  int
+	table  uint64
+	half   int
+	offset int // the first dimension that turns
 }
 
 // maxHeadDim is the largest that attention is compiled for.
@@ -91,11 +94,15 @@ func checkShape(s model.Shape) error {
 	return nil
 }
 
+// computed are the pieces that there are kernels for.
+const computed = model.PieceLayerNorm | model.PieceGroupNorm | model.PieceActivations | model.PieceElements | model.PieceHead |
+	model.PieceRopeKinds | model.PieceHeadNorms
+
 // Refuses is the error of Plan for a network with pieces that the kernels do not compute; nil: it
 // has none.
 func Refuses(s model.Shape) error {
-	if s.Pieces != 0 {
-		return fmt.Errorf("%w: this network has %s, which a GPU does not compute yet", ErrConfig, s.Pieces)
+	if p := s.Pieces &^ computed; p != 0 {
+		return fmt.Errorf("%w: this network has %s, which a GPU does not compute yet", ErrConfig, p)
 	}
 	return nil
 }
@@ -119,6 +126,12 @@ func (d *Device) Plan(s model.Shape) error {
 	slot := kernels.PartFloats(net.Heads, net.KeyDim) * 4
 	d.work.slots = max(perToken, min(partBytes/slot, sp.MaxSeqs*perToken))
 
+	if s.Pieces != 0 { // products may read the residual stream, or views that are not aligned
+		for _, a := range s.Acts {
+			d.work.roundedLD = max(d.work.roundedLD, int(roundUp(int64(a.Width), actAlign)))
+		}
+	}
+
 	// One allocation for all, so the sizes come first.
 	var parts []part
 	want := func(at *uint64, factors ...int) error {
@@ -136,7 +149,7 @@ func (d *Device) Plan(s model.Shape) error {
 	}
 	d.ropes = make([]rope, len(s.Ropes))
 	for i, r := range s.Ropes {
-		d.ropes[i].half = len(r.InvFreq)
+		d.ropes[i].half, d.ropes[i].offset = len(r.InvFreq), r.Offset
 		if err := want(&d.ropes[i].table, sp.MaxSeqTokens, max(len(r.InvFreq), 1), 2, 4); err != nil {
 			return err
 		}
@@ -151,6 +164,7 @@ func (d *Device) Plan(s model.Shape) error {
 		{&d.work.z, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.near, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.drawn, []int{sp.MaxTokens, 4}},
+		{&d.work.rounded, []int{sp.MaxTokens, d.work.roundedLD, 2}},
 	} {
 		if err := want(p.at, p.size...); err != nil {
 			return err

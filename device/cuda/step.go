@@ -188,69 +188,78 @@ func (d *Device) rows(a model.Act) int {
 func (d *Device) sum(a model.Act) bool { return d.acts[a.Buf].Sum }
 
 // Embed implements model.Device.
-func (d *Device) Embed(dst model.Act, w model.Weight, _ float32) {
+func (d *Device) Embed(dst model.Act, w model.Weight, scale float32) {
 	p := &d.params[w]
 	if !(dst.Width == p.k && d.sum(dst)) {
 		panic(fmt.Sprintf("cuda: Embed of rows of %d into rows of %d", p.k, dst.Width))
 	}
 	x, ld := d.act(dst)
 	d.launch(embeds[p.as], d.step.tokens, 1, 1, x, p.data, d.step.at.tokens, d.work.drawn, i32(p.k), i32(ld), i32(p.n))
+	if scale != 1 {
+		d.Scale(dst, dst, scale)
+	}
 }
 
 // embeds are the kernels that read tables of embeddings.
 var embeds = [len(formats)]string{BF16: "embed", Q8: "embed_q8", Q4: "embed_q4"}
 
-// Norm implements model.Device.
-func (d *Device) Norm(dst, src model.Act, n model.Norm) {
-	p := &d.params[n.W]
-	if !(dst.Width == src.Width && dst.Width == p.n && !d.sum(dst) && d.sum(src)) {
-		panic(fmt.Sprintf("cuda: Norm of rows of %d into rows of %d with %d weights", src.Width, dst.Width, p.n))
-	}
-	x, ldx := d.act(src)
-	y, ldy := d.act(dst)
-	d.launch("rmsnorm", d.rows(dst), 1, 1, y, x, p.data, i32(p.n), i32(ldx), i32(ldy), f32(n.Eps))
-}
-
 // MatMul implements model.Device.
 func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	p := &d.params[w]
-	if !(src.Width == p.k && dst.Width == p.n && !p.gated && !d.sum(dst) && !d.sum(src)) {
+	if !(src.Width == p.k && dst.Width == p.n && !p.gated) {
 		panic(fmt.Sprintf("cuda: MatMul of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
-	d.multiply(dst, w, src, kernels.StoreBF16)
+	epilogue := kernels.StoreBF16
+	if d.sum(dst) {
+		epilogue = kernels.StoreF32
+	}
+	d.multiply(dst, w, src, epilogue)
 }
 
 // MatMulAdd implements model.Device: the product's epilogue adds, and scratch is
 // not used.
 func (d *Device) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
 	p := &d.params[w]
-	if !(src.Width == p.k && dst.Width == p.n && scratch.Width == p.n && !p.gated && d.sum(dst) && !d.sum(src)) {
+	if !(src.Width == p.k && dst.Width == p.n && scratch.Width == p.n && !p.gated && d.sum(dst)) {
 		panic(fmt.Sprintf("cuda: MatMulAdd of [%d, %d] with rows of %d to rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
 	d.multiply(dst, w, src, kernels.AddF32)
 }
 
 // MatMulGate implements model.Device. The gate is the product's epilogue where
-// the matrix could be packed for that; a product with a bias goes to scratch.
-func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, _ model.Activation) {
+// the matrix could be packed for that and the activation is SiLU. Other products go to scratch.
+func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
 	p := &d.params[w]
-	if !(src.Width == p.k && scratch.Width == 2*dst.Width && scratch.Width <= p.n && p.use == model.Gated && !d.sum(dst) && !d.sum(src) && !d.sum(scratch)) {
+	if !(src.Width == p.k && scratch.Width == 2*dst.Width && scratch.Width <= p.n && p.use == model.Gated && !d.sum(dst) && !d.sum(scratch)) {
 		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
-	if p.gated {
+	silu := a == model.Activation{Kind: model.SiLU}
+	if p.gated && silu {
 		d.multiply(dst, w, src, kernels.SwiGLU)
 		return
 	}
-	d.multiply(scratch, w, src, kernels.StoreBF16)
 	y, ldy := d.act(dst)
 	g, ldg := d.act(scratch)
+	if !(scratch.Off+p.n <= ldg) { // parts of whole tiles in turns may be wider
+		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with scratch rows of %d", p.n, p.k, ldg))
+	}
+	d.multiply(scratch, w, src, kernels.StoreBF16)
+	if !silu {
+		apart := dst.Width
+		if p.gated {
+			apart = 0
+		}
+		d.launch("act_gate", d.rows(dst), cdiv(dst.Width, elementCols), 1, y, g, i32(dst.Width), i32(ldg), i32(ldy), i32(apart),
+			i32(int(a.Kind)), f32(a.Alpha), f32(a.Beta), f32(a.Limit), f32(a.UpPlus))
+		return
+	}
 	d.launch("silu_gate", d.rows(dst), cdiv(dst.Width, 2048), 1, y, g, i32(dst.Width), i32(ldg), i32(ldy))
 }
 
 // multiply queues a product of activations.
 func (d *Device) multiply(dst model.Act, w model.Weight, src model.Act, epilogue int) {
 	y, ldy := d.act(dst)
-	x, ldx := d.act(src)
+	x, ldx := d.factor(src)
 	d.gemm(&d.params[w], y, ldy, x, ldx, d.rows(dst), epilogue)
 }
 
@@ -261,23 +270,41 @@ func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
 	if !(q.Width == width && k.Width == kvWidth && v.Width == kvWidth && q.Buf == k.Buf && k.Buf == v.Buf && layer >= 0 && layer < d.layers) {
 		panic(fmt.Sprintf("cuda: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
 	}
-	var qNorm, kNorm uint64
-	if h.QNorm.On {
-		qn, kn := &d.params[h.QNorm.W], &d.params[h.KNorm.W]
-		if !(qn.n == sh.KeyDim && kn.n == sh.KeyDim) {
-			panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d and %d weights", sh.KeyDim, qn.n, kn.n))
+	how := 0
+	var norms [3]uint64
+	for i, n := range []model.HeadNorm{h.QNorm, h.KNorm, h.VNorm} {
+		if !n.On {
+			continue
 		}
-		qNorm, kNorm = qn.data, kn.data
+		how |= kernels.NormQ<<i | kernels.NormCentered*flag(n.LayerNorm) | kernels.NormPerHead*flag(n.PerHead)
+		if n.LayerNorm != h.QNorm.LayerNorm || n.PerHead != h.QNorm.PerHead {
+			panic("cuda: StoreKV with norms of queries, keys and values that differ")
+		}
+		if n.W != model.NoWeight {
+			norms[i] = d.headWeights(n, sh.KeyDim)
+		}
 	}
+	how |= kernels.NormAfter * flag(h.NormAfterRope)
 	var table rope
 	if h.Rope != model.NoRope {
 		table = d.ropes[h.Rope]
+		how |= kernels.RopePairs * flag(d.shape.Ropes[h.Rope].Interleaved)
 	}
 	qp, ld := d.act(q)
 	kp, _ := d.act(k)
 	vp, _ := d.act(v)
-	d.launch("rope_kv", d.step.tokens, cdiv(sh.Heads+2*sh.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table.table, d.step.at.pos, d.step.at.slots, qNorm, kNorm,
-		i32(sh.Heads), i32(sh.KVHeads), i32(sh.KeyDim), i32(table.half), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride), f32(h.QNorm.Eps))
+	d.launch("rope_kv", d.step.tokens, cdiv(sh.Heads+2*sh.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table.table, d.step.at.pos, d.step.at.slots, norms[0], norms[1], norms[2],
+		i32(sh.Heads), i32(sh.KVHeads), i32(sh.KeyDim), i32(table.half), i32(table.offset), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride),
+		i32(how), f32(h.QNorm.Eps), f32(h.KNorm.Eps), f32(h.VNorm.Eps))
+}
+
+// headWeights are the weights of a norm of heads.
+func (d *Device) headWeights(n model.HeadNorm, dim int) uint64 {
+	p := &d.params[n.W]
+	if !(p.n == dim || n.PerHead && p.n%dim == 0) {
+		panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d weights", dim, p.n))
+	}
+	return p.data
 }
 
 // Gather implements model.Device. Whole rows are copied, with the zeros at their end.

@@ -102,6 +102,9 @@ var alone = []struct {
 	{"norm_heads", (*checker).headNorms},
 	{"rope_kv", (*checker).rotations},
 	{"silu_gate", (*checker).gate},
+	{"elements", (*checker).elements},
+	{"act_gate", (*checker).gates},
+	{"norm_rows", (*checker).allNorms},
 	{"probe_wgmma", (*checker).wgmma},
 	{"probe_ring", (*checker).ring},
 }
@@ -408,8 +411,9 @@ func (c *checker) embedding() error {
 // rotations checks rope_kv: norm of the heads or none, rotation of all of a head
 // or a part, and where keys and values end up in the cache.
 func (c *checker) rotations() error {
-	small := []rotated{{4, 2, 48, 20, true}, {3, 1, 10, 5, false}}
-	for _, r := range pick(c, small, append(small, rotated{32, 8, 64, 32, false}, rotated{16, 8, 128, 64, true})) {
+	const norm = kernels.NormQ | kernels.NormK
+	small := []rotated{{4, 2, 48, 20, 0, norm}, {3, 1, 10, 5, 0, 0}, {4, 2, 48, 10, 12, norm | kernels.NormV | kernels.NormCentered | kernels.NormAfter | kernels.RopePairs}}
+	for _, r := range pick(c, small, append(small, rotated{32, 8, 64, 32, 0, 0}, rotated{16, 8, 128, 64, 0, norm}, rotated{16, 8, 128, 32, 64, norm | kernels.RopePairs})) {
 		if err := c.rotation(r); err != nil {
 			return err
 		}
@@ -418,8 +422,8 @@ func (c *checker) rotations() error {
 }
 
 type rotated struct {
-	heads, kvHeads, dim, half int
-	norm                      bool
+	heads, kvHeads, dim, half, offset int
+	how                               int // as the launch table has it
 }
 
 // rotationTokens are the tokens of a check of rope_kv. The last one is padding: it
@@ -429,7 +433,7 @@ const rotationTokens, rotationBlock = 3, 16
 var rotationPos, rotationSlots = []int32{3, 40, 7}, []int32{rotationBlock + 5, 2*rotationBlock + 15, -1}
 
 func (s rotated) name() string {
-	return fmt.Sprintf("rope_kv %d/%d heads of %d", s.heads, s.kvHeads, s.dim)
+	return fmt.Sprintf("rope_kv %d/%d heads of %d, how %d", s.heads, s.kvHeads, s.dim, s.how)
 }
 func (s rotated) width() int    { return (s.heads + 2*s.kvHeads) * s.dim }
 func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, rotationBlock) }
@@ -437,9 +441,6 @@ func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, rotat
 func (c *checker) rotation(s rotated) error {
 	qkv, f := c.normals(rotationTokens * s.width())
 	w, wf := c.floats(s.dim)
-	if !s.norm {
-		wf = nil
-	}
 	table := make([]float32, 64*s.half*2)
 	for i := 0; i < len(table); i += 2 {
 		sin, cos := math.Sincos(float64(i/2/s.half) / math.Pow(100, float64(i/2%s.half)/float64(s.half)))
@@ -451,13 +452,20 @@ func (c *checker) rotation(s rotated) error {
 	}
 	turned := func(t, h int) []float64 { // head h of q and k together
 		x := slices.Clone(f[t*s.width()+h*s.dim:][:s.dim])
-		if s.norm {
-			x = rmsnorm(x, wf, 1e-6)
+		if s.how&kernels.NormAfter == 0 {
+			x = s.normed(x, wf, kernels.NormQ)
 		}
 		at := table[int(rotationPos[t])*s.half*2:]
 		for i := range s.half {
+			a, b := s.offset+i, s.offset+i+s.half
+			if s.how&kernels.RopePairs != 0 {
+				a, b = s.offset+2*i, s.offset+2*i+1
+			}
 			cos, sin := float64(at[2*i]), float64(at[2*i+1])
-			x[i], x[i+s.half] = x[i]*cos-x[i+s.half]*sin, x[i+s.half]*cos+x[i]*sin
+			x[a], x[b] = x[a]*cos-x[b]*sin, x[b]*cos+x[a]*sin
+		}
+		if s.how&kernels.NormAfter != 0 {
+			x = s.normed(x, wf, kernels.NormQ)
 		}
 		return x
 	}
@@ -475,7 +483,7 @@ func (c *checker) rotation(s rotated) error {
 		for h := range s.kvHeads {
 			key, value := s.inCache(kv, int(slot), h)
 			got = append(append(got, key...), value...)
-			want = append(append(want, turned(t, s.heads+h)...), f[t*s.width()+(s.heads+s.kvHeads+h)*s.dim:][:s.dim]...)
+			want = append(append(want, turned(t, s.heads+h)...), s.normed(f[t*s.width()+(s.heads+s.kvHeads+h)*s.dim:][:s.dim], wf, kernels.NormV)...)
 		}
 	}
 	c.compare(s.name(), got, want, bfLimit)
@@ -487,6 +495,22 @@ func (c *checker) rotation(s rotated) error {
 	}
 	c.record(s.name()+": writes its slots alone", verdict(written <= 2*2*s.kvHeads*s.dim), "written", written)
 	return nil
+}
+
+// normed is a head that is normed if how has the bit.
+func (s rotated) normed(x, w []float64, bit int) []float64 {
+	if s.how&bit == 0 {
+		return x
+	}
+	mean := 0.0
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	x = slices.Clone(x)
+	for i := range x {
+		x[i] -= mean * float64(number(s.how&kernels.NormCentered != 0))
+	}
+	return rmsnorm(x, w, 1e-6)
 }
 
 // inCache is the key and the value of a head in a slot.
@@ -513,9 +537,6 @@ func (c *checker) rotate(s rotated, qkv []uint16, w, table []float32) (q, kv []u
 			return nil, nil, err
 		}
 	}
-	if !s.norm {
-		put[1] = 0
-	}
 	rows, err := c.lab.Alloc(rotationTokens * ld * 2)
 	if err != nil {
 		return nil, nil, err
@@ -527,8 +548,8 @@ func (c *checker) rotate(s rotated, qkv []uint16, w, table []float32) (q, kv []u
 		if err := c.lab.Copy(rows, put[0], rotationTokens*ld*2); err != nil {
 			return err
 		}
-		return c.lab.Launch("rope_kv", rotationTokens, (s.heads+2*s.kvHeads+3)/4, 1, rows, rows+uint64(s.heads*s.dim*2), rows+uint64((s.heads+s.kvHeads)*s.dim*2), kv, put[2], put[3], put[4], put[1], put[1],
-			s.heads, s.kvHeads, s.dim, s.half, ld, rotationBlock, elements, float32(1e-6))
+		return c.lab.Launch("rope_kv", rotationTokens, (s.heads+2*s.kvHeads+3)/4, 1, rows, rows+uint64(s.heads*s.dim*2), rows+uint64((s.heads+s.kvHeads)*s.dim*2), kv, put[2], put[3], put[4], put[1], put[1], put[1],
+			s.heads, s.kvHeads, s.dim, s.half, s.offset, ld, rotationBlock, elements, s.how, float32(1e-6), float32(1e-6), float32(1e-6))
 	})
 	if err != nil {
 		return nil, nil, err

@@ -93,6 +93,17 @@ const (
 	SwiGLU    = 3 // y bf16 [T, ldy], N/2 wide: silu(gate)*up; the matrix was packed with interleave 1 and has no bias
 )
 
+// What rope_kv does to heads (parameter how).
+const (
+	NormQ        = 1 << iota // norm the heads of queries
+	NormK                    // of keys
+	NormV                    // of values
+	NormCentered             // without their mean
+	NormAfter                // after the rotation
+	NormPerHead              // with weights for each head, [heads*headDim]
+	RopePairs                // dimensions 2i and 2i + 1 turn together
+)
+
 // GemmRows are the token tiles of the few-row products: entry gemm_*_n<rows>.
 var GemmRows = []int{8, 16, 32, 64}
 

@@ -14,6 +14,9 @@ var decodeParams = []Param{
 	i32("blockTokens"), i64("blockStride"), f32("scale"), i32("window"),
 }
 
+// actParams are an activation: model.Activation.
+var actParams = []Param{i32("kind"), f32("alpha"), f32("beta"), f32("limit"), f32("plus")}
+
 var packParams = []Param{ptr("w"), ptr("src"), i32("rows"), i32("k"), i32("row0"), i32("n"), i32("dtype"), i32("interleave"), i32("part")}
 
 var gemmParams = []Param{
@@ -77,18 +80,36 @@ func entries() []Entry {
 		{
 			Name: "rope_kv", Threads: 128, Grid: "T, cdiv(heads + 2*kvHeads, 4) (any smaller y works, more slowly)",
 			Params: []Param{
-				ptr("q"), ptr("k"), ptr("v"), ptr("kv"), ptr("rope"), ptr("pos"), ptr("slots"), ptr("qw"), ptr("kw"),
-				i32("heads"), i32("kvHeads"), i32("headDim"), i32("half"), i32("ld"), i32("blockTokens"), i64("blockStride"), f32("eps"),
+				ptr("q"), ptr("k"), ptr("v"), ptr("kv"), ptr("rope"), ptr("pos"), ptr("slots"), ptr("qw"), ptr("kw"), ptr("vw"),
+				i32("heads"), i32("kvHeads"), i32("headDim"), i32("half"), i32("offset"), i32("ld"), i32("blockTokens"), i64("blockStride"),
+				i32("how"), f32("qeps"), f32("keps"), f32("veps"),
 			},
-			Doc: "q is normed by qw (float32 [headDim], or null) and rotated in place; k is normed by kw (or null), rotated and written, with v, " +
+			Doc: "how has bits: NormQ and so on. q is normed by qw (float32 [headDim], or null: 1) and rotated in place; k is normed by kw, rotated and written, with v, " +
 				"to the tokens' slots of the layer's cache kv; the buffers of k and v stay as they are. q, k, v are bf16 views of row stride ld. " +
-				"rope is float32 [positions, half, 2]: cos and sin of position times frequency, scaled; dimension i < half turns with i + half. " +
+				"rope is float32 [positions, half, 2]: cos and sin of position times frequency, scaled; dimension i < half, counted from offset, turns with i + half, or 2i with 2i + 1. " +
 				"pos, slots int32 [T]. A negative slot writes nothing (rows that pad a batch).",
 		},
 		{
 			Name: "silu_gate", Threads: 256, Grid: "T, cdiv(width, 2048)",
 			Params: []Param{ptr("y"), ptr("gu"), i32("width"), i32("ldg"), i32("ldy")},
 			Doc:    "y bf16 [T, width] = silu(gate)*up, with gu bf16 [gate | up], 2*width wide.",
+		},
+		{
+			Name: "elements", Threads: 256, Grid: "T, cdiv(width, 1024)",
+			Params: append([]Param{ptr("y"), ptr("x"), ptr("g"), i32("op"), i32("width"), i32("per"), i32("ldy"), i32("ldx"), i32("ldg"), i32("types"), f32("scale")}, actParams...),
+			Doc: "y [T, width] = act(x) (op 0), x*act(g) (1), y + scale*x (2), scale*x (3) or limit*tanh(scale*x/limit) (4). A number of g is for per columns. " +
+				"Rows are bf16, or float32 where types has the bit 1 for y, 2 for x, 4 for g. kind is model.ActivationKind. y may be x or g.",
+		},
+		{
+			Name: "act_gate", Threads: 256, Grid: "T, cdiv(width, 1024)",
+			Params: append([]Param{ptr("y"), ptr("gu"), i32("width"), i32("ldg"), i32("ldy"), i32("apart")}, actParams...),
+			Doc:    "y bf16 [T, width] = act(gate)*(up+plus), bounded by limit first, as model.Activation says. up is apart columns behind gate; with apart 0, gu has 32 columns of the one and 32 of the other in turns.",
+		},
+		{
+			Name: "norm_rows", Threads: 256, Grid: "T, groups",
+			Params: append([]Param{ptr("y"), ptr("x"), ptr("g"), ptr("w"), ptr("b"), i32("size"), i32("each"), i32("ldy"), i32("ldx"), i32("ldg"), i32("types"), i32("center"), i32("first"), f32("eps")}, actParams...),
+			Doc: "y [T, groups*size] = x normed in groups of size columns, minus the mean first with center; w and b are float32 or null, [size], or [groups*size] with each. " +
+				"g, if it is not null, multiplies by act(g), before the norm with first. types as for elements; y may be x or g.",
 		},
 		{
 			Name: "gather", Threads: 128, Grid: "R",

@@ -2,6 +2,7 @@
 // for tests link.
 #define GK_EMU
 #include "../src/attn.cu"
+#include "../src/elements.cu"
 #include "../src/elementwise.cu"
 #include "../src/gemm.cu"
 #include "../src/pack.cu"

@@ -214,44 +214,53 @@ static void head_norms(int T, int heads, int headDim) {
   e.judge(BF16_LIMIT);
 }
 
-static void rope(int heads, int kvHeads, int headDim, int half, int bt, bool norm) {
-  test("rope_kv " + std::to_string(heads) + "/" + std::to_string(kvHeads) + " heads of " + std::to_string(headDim) + (norm ? " normed" : ""));
+static void rope(int heads, int kvHeads, int headDim, int half, int bt, int how, int offset = 0, bool weights = true) {
+  bool norm = how & 7;
+  test("rope_kv " + std::to_string(heads) + "/" + std::to_string(kvHeads) + " heads of " + std::to_string(headDim) + " how " + std::to_string(how));
   int T = 5, blocks = 6, width = (heads + 2 * kvHeads) * headDim, l = ld(width), row = up(headDim, 8) * 8, layers = 2, positions = 50;
   i64 one = (i64)2 * kvHeads * bt * row, stride = one * layers;
   Memory<u16> qkv((size_t)T * l), kv(stride * blocks);
   fill(qkv, T, width);
-  Memory<float> table((size_t)positions * half * 2), qw(headDim), kw(headDim);
+  Memory<float> table((size_t)positions * half * 2), qw(headDim * heads), kw(headDim * kvHeads), vw(headDim * kvHeads);
   for (int p = 0; p < positions; p++)
     for (int i = 0; i < half; i++) {
       double a = p * pow(100, -(double)i / half);
       table[((size_t)p * half + i) * 2] = cos(a), table[((size_t)p * half + i) * 2 + 1] = sin(a);
     }
-  for (int i = 0; i < headDim; i++) qw[i] = frand(), kw[i] = frand();
+  for (size_t i = 0; i < qw.n; i++) qw[i] = frand();
+  for (size_t i = 0; i < kw.n; i++) kw[i] = frand(), vw[i] = frand();
   Memory<i32> pos(T), slots(T);
   for (int t = 0; t < T; t++) pos[t] = irand(0, positions - 1), slots[t] = t * bt + irand(0, bt - 1) + bt;
   slots[3] = -1;
-  table.keep(), qw.keep(), kw.keep(), pos.keep(), slots.keep();
+  table.keep(), qw.keep(), kw.keep(), vw.keep(), pos.keep(), slots.keep();
   std::vector<u16> in(qkv.p, qkv.p + qkv.n), cache(kv.p, kv.p + kv.n), seen = cache;
   const int layer = 1;
-  launch("rope_kv", {T, up(heads + 2 * kvHeads, norm ? 12 : 4)}, {qkv.p, qkv.p + heads * headDim, qkv.p + (heads + kvHeads) * headDim, kv.p + layer * one, table, pos, slots, norm ? qw.p : (float *)nullptr,
-                          norm ? kw.p : (float *)nullptr, heads, kvHeads, headDim, half, l, bt, stride, 1e-6f});
+  launch("rope_kv", {T, up(heads + 2 * kvHeads, norm ? 12 : 4)}, {qkv.p, qkv.p + heads * headDim, qkv.p + (heads + kvHeads) * headDim, kv.p + layer * one, table, pos, slots, weights ? qw.p : (float *)nullptr,
+                          weights ? kw.p : (float *)nullptr, weights ? vw.p : (float *)nullptr, heads, kvHeads, headDim, half, offset, l, bt, stride, how, 1e-6f, 0.1f, 0.2f});
   Error e;
   for (int t = 0; t < T; t++)
     for (int h = 0; h < heads + 2 * kvHeads; h++) {
       bool isq = h < heads, isv = h >= heads + kvHeads;
       const u16 *src = &in[(size_t)t * l + h * headDim];
       std::vector<double> v(headDim), o(row, 0);
-      double s = 0;
-      for (int d = 0; d < headDim; d++) v[d] = value(src[d]), s += v[d] * v[d];
-      if (norm && !isv)
-        for (int d = 0; d < headDim; d++) v[d] = v[d] / sqrt(s / headDim + 1e-6) * (isq ? qw : kw)[d];
-      for (int d = 0; d < headDim; d++) {
-        o[d] = v[d];
-        if (isv || d >= 2 * half) continue;
-        int i = d % half;
+      auto norm_head = [&](std::vector<double> &v) {
+        double s = 0, mean = 0;
+        for (int d = 0; d < headDim; d++) mean += v[d] / headDim;
+        for (int d = 0; d < headDim; d++) v[d] -= how & 8 ? mean : 0, s += v[d] * v[d];
+        const Memory<float> &w = isq ? qw : isv ? vw : kw;
+        int own = how & 32 ? (isq ? h : isv ? h - heads - kvHeads : h - heads) * headDim : 0;
+        for (int d = 0; d < headDim; d++) v[d] = v[d] / sqrt(s / headDim + (isq ? 1e-6 : isv ? 0.2f : 0.1f)) * (weights ? w[own + d] : 1);
+      };
+      for (int d = 0; d < headDim; d++) v[d] = value(src[d]);
+      bool normed = how & (isq ? 1 : isv ? 4 : 2);
+      if (normed && !(how & 16)) norm_head(v);
+      for (int d = 0; d < headDim; d++) o[d] = v[d];
+      for (int i = 0; i < half && !isv; i++) {
+        int a = offset + (how & 64 ? 2 * i : i), b = a + (how & 64 ? 1 : half);
         double c = table[((size_t)pos[t] * half + i) * 2], sn = table[((size_t)pos[t] * half + i) * 2 + 1];
-        o[d] = d < half ? v[d] * c - v[d + half] * sn : v[d] * c + v[d - half] * sn;
+        o[a] = v[a] * c - v[b] * sn, o[b] = v[b] * c + v[a] * sn;
       }
+      if (normed && how & 16) norm_head(o);
       if (isq) {
         for (int d = 0; d < headDim; d++) e.add(value(qkv[(size_t)t * l + h * headDim + d]), o[d]);
         continue;
@@ -342,7 +351,8 @@ int main() {
   for (int dim : {2, 36, 64, 1024, 1030, 4096}) norms(3, dim);
   adding(3, 36), adding(2, 2050);
   head_norms(3, 3, 10), head_norms(2, 8, 64), head_norms(2, 5, 128), head_norms(1, 2, 256);
-  rope(4, 2, 64, 32, 16, false), rope(3, 1, 10, 5, 16, false), rope(8, 8, 128, 64, 32, true), rope(6, 2, 32, 8, 16, true), rope(2, 1, 256, 128, 16, true);
+  rope(4, 2, 64, 32, 16, 0), rope(3, 1, 10, 5, 16, 0), rope(8, 8, 128, 64, 32, 3), rope(6, 2, 32, 8, 16, 3), rope(2, 1, 256, 128, 16, 3);
+  rope(4, 2, 64, 32, 16, 64), rope(4, 2, 48, 10, 16, 64 + 7, 12), rope(4, 2, 48, 10, 16, 7, 28, false), rope(4, 2, 64, 32, 16, 3 + 8 + 32), rope(6, 3, 36, 18, 16, 3 + 16), rope(2, 2, 128, 64, 16, 7 + 8 + 16 + 32), rope(3, 1, 64, 32, 16, 4, 0, false);
   probes();
   gates(3, 44), gates(2, 768), gates(1, 4100);
   gathers(5, 16), gathers(3, 4096);

@@ -87,6 +87,23 @@ DEV float head_scale(const f32x2 v[HEAD_PAIRS], int dim, float eps) {
   UNROLL for (int i = 0; i < HEAD_PAIRS; i++) s = fma(v[i][0], v[i][0], fma(v[i][1], v[i][1], s));
   return rsqrt_(warp_sum(s) / (float)dim + eps);
 }
+// What is done to the heads of rope_kv: bits of how.
+constexpr int NORM_Q = 1, NORM_K = 2, NORM_V = 4, NORM_CENTERED = 8, NORM_AFTER = 16, NORM_PER_HEAD = 32, ROPE_PAIRS = 64;
+// A head of n dimensions without its mean, if it is centered, divided by its root mean square and times w, if there are weights.
+DEV void norm_head(f32x2 v[HEAD_PAIRS], int lane, int dim, const float *w, float eps, bool centered) {
+  if (centered) {
+    float s = 0;
+    UNROLL for (int i = 0; i < HEAD_PAIRS; i++) s += v[i][0] + v[i][1];
+    s = warp_sum(s) / (float)dim;
+    UNROLL for (int i = 0; i < HEAD_PAIRS; i++)
+      if ((lane + 32 * i) * 2 < dim) v[i] = (f32x2){v[i][0] - s, v[i][1] - s};
+  }
+  float r = head_scale(v, dim, eps);
+  UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+    int c = (lane + 32 * i) * 2;
+    if (c < dim) v[i] = w ? (f32x2){v[i][0] * r * w[c], v[i][1] * r * w[c + 1]} : (f32x2){v[i][0] * r, v[i][1] * r};
+  }
+}
 DEV f32x2 load_pair(const u16 *p) {
   u32 v = *(const u32 *)p;
   return (f32x2){lo_bf(v), hi_bf(v)};
@@ -113,8 +130,8 @@ REGISTER(norm_heads)
 // A warp takes a head (more where the grid is smaller): q heads in place, then k and v heads into the cache. A
 // head goes through shared memory in float32, because a dimension turns with one
 // that another lane holds.
-KERNEL(rope_kv, 128, 4)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float *rope, const i32 *pos, const i32 *slots, const float *qw, const float *kw,
-                     int heads, int kvHeads, int headDim, int half, int ld, int blockTokens, i64 blockStride, float eps) {
+KERNEL(rope_kv, 128, 4)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float *rope, const i32 *pos, const i32 *slots, const float *qw, const float *kw, const float *vw,
+                     int heads, int kvHeads, int headDim, int half, int offset, int ld, int blockTokens, i64 blockStride, int how, float qeps, float keps, float veps) {
   SMEM float buf[4][256];
   int warp = TIDX >> 5, lane = TIDX & 31, t = BIDX, slot = slots[t], row = cdiv(headDim, 8) * 8;
   float *b = buf[warp];
@@ -132,14 +149,11 @@ KERNEL(rope_kv, 128, 4)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float
       int c = (lane + 32 * i) * 2;
       p[i] = c < headDim ? load_pair(in + c) : (f32x2){0, 0};
     }
-    const float *w = isq ? qw : kw;
-    if (!isv && w) {
-      float r = head_scale(p, headDim, eps);
-      UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
-        int c = (lane + 32 * i) * 2;
-        if (c < headDim) p[i] = (f32x2){p[i][0] * r * w[c], p[i][1] * r * w[c + 1]};
-      }
-    }
+    const float *w = isq ? qw : isv ? vw : kw;
+    if (w && how & NORM_PER_HEAD) w += (isq ? h : hk) * headDim;
+    bool normed = how & (isq ? NORM_Q : isv ? NORM_V : NORM_K);
+    float eps = isq ? qeps : isv ? veps : keps;
+    if (normed && !(how & NORM_AFTER)) norm_head(p, lane, headDim, w, eps, how & NORM_CENTERED);
     sync_warp(); // the head before was read by all
     UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
       int c = (lane + 32 * i) * 2;
@@ -148,17 +162,22 @@ KERNEL(rope_kv, 128, 4)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float
     sync_warp();
     UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
       int c = (lane + 32 * i) * 2;
-      float o[2];
       UNROLL for (int j = 0; j < 2; j++) {
-        int d = c + j;
-        o[j] = d < headDim ? b[d] : 0.0f;
-        if (!isv && d < 2 * half) {
-          int f = d < half ? d : d - half;
+        int d = c + j, e = d - offset; // dimension e of those that turn
+        float o = d < headDim ? b[d] : 0.0f;
+        if (!isv && e >= 0 && e < 2 * half) {
+          bool pairs = how & ROPE_PAIRS, low = pairs ? !(e & 1) : e < half;
+          int f = pairs ? e / 2 : low ? e : e - half, apart = pairs ? 1 : half;
           float cosine = cs[f * 2], sine = cs[f * 2 + 1];
-          o[j] = d < half ? b[d] * cosine - b[d + half] * sine : b[d] * cosine + b[d - half] * sine;
+          o = low ? b[d] * cosine - b[d + apart] * sine : b[d] * cosine + b[d - apart] * sine;
         }
+        p[i][j] = o;
       }
-      if (c < (isq ? headDim : row)) *(u32 *)(out + c) = pack2(o[0], o[1]);
+    }
+    if (normed && how & NORM_AFTER) norm_head(p, lane, headDim, w, eps, how & NORM_CENTERED);
+    UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+      int c = (lane + 32 * i) * 2;
+      if (c < (isq ? headDim : row)) *(u32 *)(out + c) = pack2(p[i][0], p[i][1]);
     }
   }
 }

@@ -1,5 +1,6 @@
 // The module for every GPU from Ampere on.
 #include "attn.cu"
+#include "elements.cu"
 #include "elementwise.cu"
 #include "gemm.cu"
 #include "pack.cu"
