@@ -5,6 +5,7 @@ package check
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"weir/device/cuda"
 	"weir/model"
@@ -120,36 +121,48 @@ func (c *checker) gates() error {
 			if err != nil {
 				return err
 			}
-			var want []float64
-			for r := range rows {
-				row := gf[r*2*n:][:2*n]
-				for i := range n {
-					gate, up := row[i], row[min(n+i, 2*n-1)]
-					if apart == 0 {
-						gate, up = row[i/32*64+i%32], row[i/32*64+i%32+32]
-					}
-					if a.Kind != model.XIELU {
-						if l := float64(a.Limit); l > 0 {
-							gate, up = min(gate, l), min(max(up, -l), l)
-						}
-						up += float64(a.UpPlus)
-					}
-					want = append(want, activation(a, gate)*up)
-				}
-			}
-			c.compare(name, columns(y, n, ldy), want, bfLimit)
+			c.compare(name, columns(y, n, ldy), gated(a, gf, n, apart), bfLimit)
 		}
 	}
 	return nil
 }
 
+// gated is what act_gate computes of rows g [rows, 2n], in float64. Gate and up lie apart from each other, or in turns of 32 columns if apart is 0.
+func gated(a model.Activation, g []float64, n, apart int) []float64 {
+	y := make([]float64, 0, len(g)/2)
+	for ; len(g) > 0; g = g[2*n:] {
+		for i := range n {
+			at, up := i, n+i
+			if apart == 0 {
+				at = i/32*64 + i%32
+				up = at + 32
+			}
+			y = append(y, gatedOne(a, g[at], g[up]))
+		}
+	}
+	return y
+}
+
+func gatedOne(a model.Activation, gate, up float64) float64 {
+	if a.Kind == model.XIELU {
+		return activation(a, gate) * up
+	}
+	if l := float64(a.Limit); l > 0 {
+		gate, up = min(gate, l), min(max(up, -l), l)
+	}
+	return activation(a, gate) * (up + float64(a.UpPlus))
+}
+
+// normCase is a kind of norm_rows: of groups of size columns each; pre says that the gate comes before the norm, each that every group has weights of its own.
+type normCase struct {
+	groups, size                           int
+	weights, bias, each, center, gate, pre bool
+}
+
 // allNorms checks norm_rows: with and without a mean, weights, groups and gates.
 func (c *checker) allNorms() error {
 	rows := pick(c, 3, 70)
-	for _, s := range []struct {
-		groups, size                           int
-		weights, bias, each, center, gate, pre bool
-	}{
+	for _, s := range []normCase{
 		{1, pick(c, 72, 4096), true, true, false, true, false, false},
 		{4, 32, true, false, false, false, true, false},
 		{3, 128, true, false, true, false, true, true},
@@ -188,44 +201,57 @@ func (c *checker) allNorms() error {
 		if err != nil {
 			return err
 		}
-		var want []float64
-		for at := 0; at < rows*n; at += s.size {
-			v := make([]float64, s.size)
-			var mean, squares float64
-			for i := range v {
-				v[i] = xf[at+i]
-				if s.gate && s.pre {
-					v[i] *= activation(model.Activation{Kind: model.SiLU}, gf[at+i])
-				}
-				mean += v[i] / float64(s.size)
-			}
-			for i := range v {
-				if s.center {
-					v[i] -= mean
-				}
-				squares += v[i] * v[i]
-			}
-			for i := range v {
-				v[i] /= math.Sqrt(squares/float64(s.size) + 1e-5)
-				col := i
-				if s.each {
-					col = at%n + i
-				}
-				if s.weights {
-					v[i] *= wf[col]
-				}
-				if s.bias {
-					v[i] += bf[col]
-				}
-				if s.gate && !s.pre {
-					v[i] *= activation(model.Activation{Kind: model.SiLU}, gf[at+i])
-				}
-			}
-			want = append(want, v...)
-		}
-		c.compare(name, columns(y, n, ld), want, bfLimit)
+		c.compare(name, columns(y, n, ld), s.want(xf, gf, wf, bf), bfLimit)
 	}
 	return nil
+}
+
+// want is the norm in float64 of rows x, with gates g of the same shape, and weights w and biases b of a row.
+func (s normCase) want(x, g, w, b []float64) []float64 {
+	silu := func(v float64) float64 { return activation(model.Activation{Kind: model.SiLU}, v) }
+	y := make([]float64, 0, len(x))
+	for at := 0; at < len(x); at += s.size {
+		v := slices.Clone(x[at:][:s.size])
+		for i := range v {
+			if s.gate && s.pre {
+				v[i] *= silu(g[at+i])
+			}
+		}
+		s.normalize(v)
+		column := 0
+		if s.each {
+			column = at % (s.groups * s.size)
+		}
+		for i := range v {
+			if s.weights {
+				v[i] *= w[column+i]
+			}
+			if s.bias {
+				v[i] += b[column+i]
+			}
+			if s.gate && !s.pre {
+				v[i] *= silu(g[at+i])
+			}
+		}
+		y = append(y, v...)
+	}
+	return y
+}
+
+func (s normCase) normalize(v []float64) {
+	var mean, squares float64
+	for _, x := range v {
+		mean += x / float64(len(v))
+	}
+	for i := range v {
+		if s.center {
+			v[i] -= mean
+		}
+		squares += v[i] * v[i]
+	}
+	for i := range v {
+		v[i] /= math.Sqrt(squares/float64(len(v)) + 1e-5)
+	}
 }
 
 func number(b bool) int {
