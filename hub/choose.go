@@ -30,7 +30,7 @@ var vocabularies = []string{"tokenizer.json", "tokenizer.model", "tekken.json", 
 var smallFiles = append([]string{
 	configName, "generation_config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json",
 	"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt",
-	"chat_template.jinja", "chat_template.json",
+	"chat_template.jinja", "chat_template.json", "modules.json",
 }, vocabularies...)
 
 // noted are the files whose absence is noted in the cache: those for which transformers asks the
@@ -41,8 +41,15 @@ var noted = []string{"generation_config.json", "tokenizer.json", "tokenizer_conf
 // isSmall tells whether a file is one of smallFiles, or one of several chat templates.
 func isSmall(name string) bool {
 	return slices.Contains(smallFiles, name) || path.Dir(name) == "additional_chat_templates" && path.Ext(name) == ".jinja" ||
-		path.Dir(name) == "." && path.Ext(name) == ".tiktoken"
+		path.Dir(name) == "." && path.Ext(name) == ".tiktoken" || moduleConfig.MatchString(name)
 }
+
+// moduleConfig and moduleWeights are the files of modules that follow a network in a repository of
+// sentence-transformers, in folders such as 1_Pooling and 2_Dense.
+var (
+	moduleConfig  = regexp.MustCompile(`^\d+_[A-Za-z]+/config\.json$`)
+	moduleWeights = regexp.MustCompile(`^\d+_[A-Za-z]+/model\.safetensors$`)
+)
 
 // isGGUF tells whether a name is that of a GGUF file.
 func isGGUF(name string) bool { return strings.EqualFold(path.Ext(name), ".gguf") }
@@ -75,7 +82,7 @@ func choose(ref Reference, files map[string]remoteFile, part Part) (plan, error)
 	}
 	p := plan{}
 	for _, name := range names {
-		if isSmall(name) {
+		if isSmall(name) || moduleWeights.MatchString(name) {
 			p.first = append(p.first, name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -49,7 +50,11 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	}
 	var notes []string
 	if found != nil {
-		if err := found.refuses(&s.network.Config); err != nil {
+		err := found.refuses(&s.network.Config)
+		if err == nil && s.pooling != nil {
+			err = errors.New("a GPU computes no embeddings yet")
+		}
+		if err != nil {
 			if o.device != "auto" {
 				return nil, usageError{err}
 			}

@@ -45,7 +45,7 @@ var vllmFlags = []vllmFlag{
 	{"load-format", []string{"auto", "safetensors", "fastsafetensors", "prefetch"}, "weights are read from safetensors files"},
 	{"tokenizer-mode", []string{"auto", "hf", "slow", "fast"}, "vocabularies are read from tokenizer.json or from what a folder has in its place"},
 	{"config-format", []string{"auto", "hf"}, "configurations are read from config.json"},
-	{"model-impl runner convert task", []string{"auto", "vllm", "generate", "none"}, "weir has one implementation of each model, which generates text"},
+	{"model-impl convert task", []string{"auto", "vllm", "generate", "none"}, "weir has one implementation of each model; --runner says whether it generates or embeds"},
 	{"tokenizer-revision code-revision ignore-patterns hf-config-path pt-load-map-location model-loader-extra-config safetensors-load-strategy safetensors-prefetch-block-size safetensors-prefetch-num-threads",
 		anyValue, "weir chooses itself which files of a model it needs"},
 	{"use-tqdm-on-load allow-deprecated-quantization language-model-only skip-mm-profiling", nil, "loading needs no choice"},

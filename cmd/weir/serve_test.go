@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -167,6 +170,62 @@ func TestServeReasoning(t *testing.T) {
 			t.Errorf("%s, off: %d %s", parser, code, body)
 		}
 		stop()
+	}
+}
+
+// TestServeEmbeddings: a folder with modules.json embeds with the pooling that it names, and does not chat; --runner decides otherwise.
+func TestServeEmbeddings(t *testing.T) {
+	t.Parallel()
+	dir := copyModel(t)
+	write := func(name, text string) {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var config struct {
+		Hidden int `json:"hidden_size"`
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err := errors.Join(err, json.Unmarshal(text, &config)); err != nil {
+		t.Fatal(err)
+	}
+	write("modules.json", `[{"path":"","type":"sentence_transformers.models.Transformer"},{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"},`+
+		`{"path":"2_Normalize","type":"sentence_transformers.models.Normalize"}]`)
+	write("1_Pooling/config.json", fmt.Sprintf(`{"word_embedding_dimension":%d,"pooling_mode_mean_tokens":true}`, config.Hidden))
+	vectors := map[string][]float64{}
+	for name, args := range map[string][]string{"modules": {dir}, "last": {"--runner", "pooling"}, "generate": {dir, "--runner", "generate"}} {
+		url, stop := startServe(t, args...)
+		code, body, _ := do(t, http.DefaultClient, "POST", url+"/v1/embeddings", `{"input":"Paris is the capital of France."}`)
+		chat, _ := post(t, url, question)
+		var answer struct {
+			Data []struct {
+				Embedding []float64 `json:"embedding"`
+			} `json:"data"`
+		}
+		if name == "generate" {
+			if code != 400 || chat != 200 {
+				t.Errorf("%s: embeddings %d %s, chat %d", name, code, body, chat)
+			}
+		} else if err := json.Unmarshal([]byte(body), &answer); err != nil || code != 200 || chat != 400 || len(answer.Data) != 1 || len(answer.Data[0].Embedding) != config.Hidden {
+			t.Errorf("%s: embeddings %d %s, chat %d", name, code, body, chat)
+		} else {
+			vectors[name] = answer.Data[0].Embedding
+		}
+		stop()
+	}
+	var squares, product float64
+	for i, x := range vectors["modules"] {
+		squares += x * x
+		product += x * vectors["last"][i]
+	}
+	if math.Abs(squares-1) > 1e-5 || product > 0.999 {
+		t.Errorf("a vector of length %v; mean and last token: %v", math.Sqrt(squares), product)
+	}
+	write("1_Pooling/config.json", `{"word_embedding_dimension":7,"pooling_mode_mean_tokens":true}`)
+	if code, _, errOut := runWeir("serve", "--port", "0", "--data-dir", "", dir); code != 1 || !strings.Contains(errOut, "vectors of 7 components") {
+		t.Errorf("%d %s", code, errOut)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"weir/internal/plainfile"
 	"weir/model"
 	"weir/models"
+	"weir/pooling"
 	"weir/server/openai"
 	"weir/tokenizer"
 	"weir/weights/gguf"
@@ -34,6 +35,7 @@ type source struct {
 	chat          *chat.Renderer
 	tokenizerInfo string // JSON, for /tokenizer_info
 	defaults      openai.Generation
+	pooling       *pooling.Plan // what makes vectors of the network's; nil: the model generates
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -50,6 +52,9 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
+	if err := s.openPooling(o.runner); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
+	}
 	from, err := s.openVocabulary(o)
 	if err != nil {
 		return nil, err
@@ -63,6 +68,30 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	}
 	s.defaults, err = s.generation(o, eos)
 	return s, err
+}
+
+// openPooling settles whether the model embeds or generates. By itself a folder of sentence-transformers embeds, as its
+// modules say. Any other network can be made to: its vector is then that of the last token, with
+// length 1, as in vLLM.
+func (s *source) openPooling(runner string) error {
+	if runner == "generate" {
+		return nil
+	}
+	hidden := s.network.Config.Hidden
+	if s.network.GGUF() == nil {
+		_, found, err := readOptional(s.texts, pooling.ModulesFile)
+		if err != nil {
+			return err
+		}
+		if found {
+			s.pooling, err = pooling.Load(s.texts, hidden)
+			return err
+		}
+	}
+	if runner == "pooling" {
+		s.pooling = &pooling.Plan{Kind: pooling.Last, Hidden: hidden, Normalize: true}
+	}
+	return nil
 }
 
 // openVocabulary opens the tokenizer, and settles which texts go with it. It returns where they are,
