@@ -133,8 +133,8 @@ func (b *attendInput) rowBits(t *testing.T, cfg Config, place placement, rnd *ra
 		s.computed = 0
 	}
 	d.chunks(seqs, rnd, func(rows []batchRow) {
-		d.hide(rows)
 		d.Begin(&d.f.batch)
+		d.hide(rows) // after Begin, which checks the contract: tables have no null block there
 		// Another cache, whose heads have groups of another size, before this one.
 		d.Attend(model.Act{Buf: 2, Width: 40}, model.Act{Buf: 2, Off: 40, Width: 40}, 0, model.Attention{Scale: 1, Sinks: model.NoWeight})
 		d.Attend(d.dst, d.q, attendKV, d.a)
