@@ -202,7 +202,7 @@ type Experts struct {
 // Conv is a causal convolution along each column of a sequence, followed by an activation:
 // dst[t] = Act(bias + sum over k of w[k] * src[t-Width+1+k]).
 type Conv struct {
-	State int    // of Shape.States: the last Width-1 rows of src, oldest first, [Width-1, columns]
+	State int    // of Shape.States: the last Width-1 rows of src, in an order of the device's own
 	W     Weight // [columns * Width]: the weights of each column one after another
 	B     Weight // [columns], or NoWeight
 	Width int
@@ -238,7 +238,7 @@ type Delta struct {
 //
 // Heads of a group share B and C. Everything is float32, token by token.
 type Scan struct {
-	State          int // of Shape.States, [Heads, HeadDim, StateDim]
+	State          int // of Shape.States, Heads*HeadDim*StateDim numbers in an order of the device's own
 	Heads, HeadDim int
 	Groups         int
 	StateDim       int

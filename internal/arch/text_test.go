@@ -51,6 +51,16 @@ func eachText(t *testing.T, f func(path, text string)) {
 	}
 }
 
+// TestNoConflictMarks: no file has the marks that a merge leaves where it failed.
+func TestNoConflictMarks(t *testing.T) {
+	marks := regexp.MustCompile(`(?m)^(?:<{7}|>{7}) `)
+	eachText(t, func(path, text string) {
+		if m := marks.FindString(text); m != "" {
+			t.Errorf("%s has a mark of a merge conflict, %q", path, m)
+		}
+	})
+}
+
 // hidden are ways to refer to documents that are not in the repository. A rule
 // of the interface is named with its document: docs/interface/feedback.md, F-31.
 var hidden = []*regexp.Regexp{
