@@ -64,16 +64,22 @@ func (f *fields) deepseekExperts(experts, topK, inner int) ExpertsSpec {
 		Act:         f.activation("hidden_act", "silu"),
 		Layout:      OneByOne,
 	}
+	f.shareExperts(&e, "mlp.shared_experts", f.int("n_shared_experts", 1))
+	return e
+}
+
+// shareExperts adds n experts that every token goes through, which are stored as one network named at, and checks e. One group of experts is
+// the same as none.
+func (f *fields) shareExperts(e *ExpertsSpec, at string, n int) {
 	if e.Groups <= 1 {
 		e.Groups, e.TopGroups = 0, 0
 	}
-	if n := f.int("n_shared_experts", 1); n > 0 {
+	if n > 0 {
 		s := f.mlp(n * e.Inner)
-		s.Gate, s.Up, s.Down = "mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj"
+		s.Gate, s.Up, s.Down = at+".gate_proj", at+".up_proj", at+".down_proj"
 		e.Shared = []MLPSpec{s}
 	}
-	f.checkExperts(&e)
-	return e
+	f.checkExperts(e)
 }
 
 // sigmoidScores makes the choice of experts that of DeepSeek V3.

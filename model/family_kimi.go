@@ -52,15 +52,7 @@ func kimiLinear(f *fields) {
 		Act:         f.activation("hidden_act", "silu"),
 		Layout:      OneByOne,
 	}
-	if e.Groups <= 1 {
-		e.Groups, e.TopGroups = 0, 0
-	}
-	if n := f.int("num_shared_experts", 1); n > 0 {
-		s := f.mlp(n * e.Inner)
-		s.Gate, s.Up, s.Down = "block_sparse_moe.shared_experts.gate_proj", "block_sparse_moe.shared_experts.up_proj", "block_sparse_moe.shared_experts.down_proj"
-		e.Shared = []MLPSpec{s}
-	}
-	f.checkExperts(&e)
+	f.shareExperts(&e, "block_sparse_moe.shared_experts", f.int("num_shared_experts", 1))
 	feeds, dense := f.texts("mlp_layer_types"), f.int("first_k_dense_replace", 1)
 	f.layers(func(i int, l *Layer) {
 		l.InNorm, l.Mixers, l.FeedNorm = f.norm("input_layernorm"), []Mixer{m}, f.norm("post_attention_layernorm")

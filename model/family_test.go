@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -175,7 +176,7 @@ func TestWrappers(t *testing.T) {
 		{"llama4", "Llama4ForConditionalGeneration", "llama4"},
 		{"deepseek_v3", "KimiK25ForConditionalGeneration", "kimi_k25"},
 	} {
-		for _, prefix := range []string{"model.language_model.", "language_model.model."} {
+		for _, prefix := range []string{"model.language_model.", "language_model.model.", ""} {
 			t.Run(c.family+" "+prefix, func(t *testing.T) {
 				config, err := os.ReadFile(filepath.Join("testdata/families", c.family, "config.json"))
 				if err != nil {
@@ -197,6 +198,29 @@ func TestWrappers(t *testing.T) {
 				h := newHarness(t, openModel(t, fsys), newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128}, 1)
 				g.comparePrompt(t, h, &sequence{tokens: g.Prompt})
 			})
+		}
+	}
+}
+
+// TestNoPrefix: the bundled model, whose architecture is one of the plain ones, has the same weights when its tensors' names lack
+// their prefix, as those of models that embed do.
+func TestNoPrefix(t *testing.T) {
+	const dir = "../models/weir-tiny"
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := renamed(t, filepath.Join(dir, "model.safetensors"), func(name string) string { return strings.TrimPrefix(name, "model.") })
+	m := openModel(t, fstest.MapFS{"config.json": {Data: config}, "model.safetensors": {Data: bare}})
+	want := openModel(t, os.DirFS(dir))
+	if got := m.Matrices(); len(got) != len(want.Matrices()) {
+		t.Fatalf("%d matrices, want %d", len(got), len(want.Matrices()))
+	}
+	for i, x := range m.Matrices() {
+		for k, row := range x.Rows {
+			if w := want.Matrices()[i].Rows[k]; row.Name != strings.TrimPrefix(w.Name, "model.") || !bytes.Equal(row.Data, w.Data) {
+				t.Errorf("%s is not %s", row.Name, w.Name)
+			}
 		}
 	}
 }

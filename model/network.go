@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -309,8 +310,9 @@ func (n *Network) layOut(has func(name string) bool) {
 }
 
 // prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
-// other parts and in checkpoints that other versions of transformers wrote.
-var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model."}
+// other parts and in checkpoints that other versions of transformers wrote. Models that embed are often
+// stored without a prefix, because they have no head beside them.
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", ""}
 
 // findPrefix looks for the prefix that the checkpoint has, if it is not the one that was expected.
 func (n *Network) findPrefix(has func(name string) bool) {
@@ -320,8 +322,9 @@ func (n *Network) findPrefix(has func(name string) bool) {
 	if n.Head == "" && has("language_model.lm_head.weight") {
 		n.Head = "language_model.lm_head"
 	}
-	from, ok := strings.CutSuffix(n.Embed, "embed_tokens")
-	if !ok || has(n.Embed+".weight") {
+	embed := cmp.Or(n.Embed, strings.TrimSuffix(embedName, ".weight"))
+	from, ok := strings.CutSuffix(embed, "embed_tokens")
+	if !ok || has(embed+".weight") {
 		return
 	}
 	for _, to := range prefixes {
@@ -333,7 +336,7 @@ func (n *Network) findPrefix(has func(name string) bool) {
 				*name = to + rest
 			}
 		}
-		move(&n.Embed)
+		n.Embed = to + "embed_tokens"
 		move(&n.Final.Name)
 		for _, name := range []*string{&n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name} {
 			move(name)

@@ -50,9 +50,9 @@ var vllmFlags = []vllmFlag{
 		anyValue, "weir chooses itself which files of a model it needs"},
 	{"use-tqdm-on-load allow-deprecated-quantization language-model-only skip-mm-profiling", nil, "loading needs no choice"},
 	{"hf-overrides model-class-overrides quantization-config rope-scaling rope-theta", []string{"{}", "", "None"}, "the model's own config.json decides"},
-	{"pooler-config diffusion-config engram-config", impossible, "this server generates text, token by token"},
-	{"mamba-ssu-algorithm mamba-cache-philox-rounds mamba-cache-dtype mamba-ssm-cache-dtype mamba-block-size mamba-cache-mode replayssm-buffer-len sparse-indexer-topk-backend", anyValue, "this server has no such networks"},
-	{"enable-mamba-cache-stochastic-rounding enable-mamba-shared-prefix-checkpoint use-replayssm swa-bounded-replay", nil, "this server has no such networks"},
+	{"pooler-config diffusion-config engram-config", impossible, "the model's files and --runner say what it does"},
+	{"mamba-ssu-algorithm mamba-cache-philox-rounds mamba-cache-dtype mamba-ssm-cache-dtype mamba-block-size mamba-cache-mode replayssm-buffer-len sparse-indexer-topk-backend", anyValue, "weir chooses itself how recurrent states are computed and kept"},
+	{"enable-mamba-cache-stochastic-rounding enable-mamba-shared-prefix-checkpoint use-replayssm swa-bounded-replay", nil, "weir chooses itself how recurrent states and windows are computed and kept"},
 
 	// How it is computed.
 	{"compilation-config optimization-level cudagraph-capture-sizes max-cudagraph-capture-size max-seq-len-to-capture attention-backend attention-config linear-backend moe-backend kernel-config performance-mode mamba-backend gdn-prefill-backend kda-prefill-backend kda-decode-backend jit-monitor-mode ir-op-priority additional-config numa-bind-cpus numa-bind-nodes ubatch-size num-scheduler-steps max-num-partial-prefills max-long-partial-prefills num-lookahead-slots preemption-mode prefix-match-unit prefix-cache-retention-interval ec-manager-config fault-tolerance-config",
