@@ -2,6 +2,7 @@
 // for tests link.
 #define GK_EMU
 #include "../src/attn.cu"
+#include "../src/attnx.cu"
 #include "../src/elements.cu"
 #include "../src/elementwise.cu"
 #include "../src/gemm.cu"
@@ -10,3 +11,4 @@
 #include "../src/hprobe.cu"
 #include "../src/pick.cu"
 #include "../src/probe.cu"
+#include "../src/ropex.cu"

@@ -1,8 +1,10 @@
 // The module for every GPU from Ampere on.
 #include "attn.cu"
+#include "attnx.cu"
 #include "elements.cu"
 #include "elementwise.cu"
 #include "gemm.cu"
 #include "pack.cu"
 #include "pick.cu"
 #include "probe.cu"
+#include "ropex.cu"
