@@ -69,7 +69,7 @@ func likeTheCPU(t *testing.T, cfg cuda.Config, m *model.Model, meanLimit, worstL
 }
 
 // computed are the small checkpoints of families whose pieces all have kernels.
-var computed = []string{"apertus", "cohere2", "ernie4_5", "exaone4", "gemma3", "glm4", "granite", "granite4_dense", "hunyuan", "olmo2", "olmo3", "phi3", "seed_oss", "smollm3",
+var computed = []string{"apertus", "cohere2", "ernie4_5", "exaone4", "gemma2", "gemma3", "gemma4", "gemma4_e", "glm4", "granite", "granite4_dense", "hunyuan", "ministral3", "olmo2", "olmo3", "phi3", "seed_oss", "smollm3",
 	"stablelm", "stablelm_parallel", "starcoder2"}
 
 // TestPieces: the networks of families whose pieces have kernels have logits like the CPU device's,

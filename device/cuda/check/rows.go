@@ -436,7 +436,7 @@ func (s rotated) name() string {
 	return fmt.Sprintf("rope_kv %d/%d heads of %d, how %d", s.heads, s.kvHeads, s.dim, s.how)
 }
 func (s rotated) width() int    { return (s.heads + 2*s.kvHeads) * s.dim }
-func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, rotationBlock) }
+func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, s.dim, rotationBlock) }
 
 func (c *checker) rotation(s rotated) error {
 	qkv, f := c.normals(rotationTokens * s.width())

@@ -28,9 +28,15 @@ func (s *HeadSize) threads() int { return s.Rows / 16 * max(1, s.ValueDim/128) *
 // stages are the bytes of two tiles of keys and values.
 func (s *HeadSize) stages() int { return 2 * s.Keys * (s.KeyDim + s.ValueDim) * 2 }
 
-// TileRows is the number of rows (tokens by heads of a group) of a tile of attn_prefill_* for
-// heads of these sizes, of which group share a KV head.
-func TileRows(keyDim, valueDim int) int { return SizeOf(keyDim, valueDim).Rows }
+// TileTokens is the number of tokens of a tile of attn_prefill_*, for heads of these sizes of which
+// group share a KV head. A size that there is no kernel for has none.
+func TileTokens(keyDim, valueDim, group int) int {
+	s := SizeOf(keyDim, valueDim)
+	if s == nil {
+		return 0
+	}
+	return max(1, s.Rows/group)
+}
 
 // layerParams are a layer's attention: model.Attention and the sizes of its heads.
 var layerParams = []Param{
