@@ -32,7 +32,7 @@ func attention(c *checker) (list []task, err error) {
 			return c.attend(p)
 		}})
 	}
-	return list, nil
+	return append(list, layers(c)...), nil
 }
 
 func (p paged) String() string {

@@ -101,6 +101,7 @@ var alone = []struct {
 	{"add", (*checker).sums},
 	{"norm_heads", (*checker).headNorms},
 	{"rope_kv", (*checker).rotations},
+	{"rope_kv_x", (*checker).turns},
 	{"silu_gate", (*checker).gate},
 	{"elements", (*checker).elements},
 	{"act_gate", (*checker).gates},
