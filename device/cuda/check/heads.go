@@ -20,7 +20,7 @@ type layer struct {
 	sunk                              bool
 }
 
-// layers are checked in section 3: of each size that kernels are compiled for, and with each option.
+// layers are cases of each size that kernels are compiled for, and with each option.
 func layers(c *checker) (list []task) {
 	small := []layer{
 		{4, 2, 32, 32, 16, []int{5, 70}, 0, 0, 0, true}, {4, 1, 112, 80, 16, []int{40}, 0, 16, 0, false}, {2, 1, 192, 128, 16, []int{530}, 24, 0, 0, true},
