@@ -156,8 +156,8 @@ func (m *Manager) Share(t *Table, tokens []int32, salt Hash, read bool) int {
 }
 
 // find appends the blocks to t that are published under h, which is the chain hash of the first n
-// tokens; 0 for a group that has none. there says that a token after these finds all that it sees, and
-// ends that none ever will.
+// tokens; 0 for a group that has none. there says that a token after these finds all that it sees, and the last
+// block at any rate, so that where nothing is seen is no hit. ends says that none ever will.
 func (m *Manager) find(t *Table, h Hash, n int) (there, ends bool) {
 	there = true
 	for g, group := range m.groups {
@@ -167,7 +167,7 @@ func (m *Manager) find(t *Table, h Hash, n int) (there, ends bool) {
 			m.runs[g] = 0
 			ends = ends || group == (backend.KVGroup{})
 		}
-		there = there && m.runs[g] >= n/m.blockTokens-m.first(g, n)
+		there = there && m.runs[g] >= max(1, n/m.blockTokens-m.first(g, n))
 	}
 	return there, ends
 }
@@ -199,7 +199,7 @@ func (m *Manager) Fork(dst, src *Table, n int, salt Hash) int {
 		k, state = src.states.forkAt(n, m.blockTokens)
 	}
 	for g := range m.groups {
-		if m.first(g, src.slid) > m.first(g, k*m.blockTokens) {
+		if min(m.first(g, src.slid), k) > m.first(g, k*m.blockTokens) {
 			k, state = 0, 0
 		}
 	}
