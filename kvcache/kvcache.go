@@ -79,10 +79,14 @@ func (m *Manager) Lacks(t *Table, n int) int {
 }
 
 // Held is the number of blocks that t holds.
-func (m *Manager) Held(t *Table) int {
+func (m *Manager) Held(t *Table) int { return m.HeldAt(t, t.slid) }
+
+// HeldAt is the number of blocks that t would hold after Slide to pos, which is not before that of an
+// earlier call.
+func (m *Manager) HeldAt(t *Table, pos int) int {
 	n := len(t.Blocks)
 	for g := range m.groups {
-		n -= min(m.first(g, t.slid), len(t.Blocks)/len(m.groups))
+		n -= min(m.first(g, pos), len(t.Blocks)/len(m.groups))
 	}
 	return n
 }

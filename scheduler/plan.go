@@ -172,6 +172,11 @@ func (s *Scheduler) grow(q *Sequence, n int) bool {
 		if q.Pending > 0 {
 			return false // its pending token may end it: no other sequence is preempted for that
 		}
+		if freed, wait := s.letGo(q); wait {
+			return false
+		} else if freed {
+			continue
+		}
 		if need := s.kv.Lacks(&q.Table, q.Computed+n); need <= s.kv.Free()+s.deferredBlocks() {
 			return false // enough blocks come back with the steps in flight
 		}

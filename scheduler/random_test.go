@@ -185,7 +185,7 @@ func newSimulation(seed uint64) *simulation {
 	m.cfg.StateEvery = g.IntN(2) * g.IntN(12)
 	groups := randomGroups(g)
 	spec := backend.Spec{BlockTokens: blockTokens, MaxTokens: m.cfg.MaxTokens, Groups: groups}
-	blocks := 1 + spec.SequenceBlocks(simulatedSeqTokens) + g.IntN(30)
+	blocks := 1 + spec.SequenceBlocks(simulatedSeqTokens) + g.IntN(2)*g.IntN(30)
 	m.kv = kvcache.New(blocks, blockTokens, states, g.IntN(3) > 0, groups...)
 	m.s = New(m.cfg, m.kv)
 	m.dev = &historyDevice{blockTokens: blockTokens, groups: groups, slots: make([]uint64, blocks*blockTokens), states: make([]uint64, states)}
@@ -464,7 +464,7 @@ func (m *simulation) checkOutputs() error {
 // finish once, and give back its blocks.
 func TestRandom(t *testing.T) {
 	preempted, hits, stateful, windowed, aborted, late := 0, uint64(0), uint64(0), uint64(0), 0, 0
-	for seed := range uint64(400) {
+	for seed := range uint64(500) {
 		m := newSimulation(seed)
 		if err := m.run(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -96,6 +96,20 @@ func (s *Scheduler) slide(c Chunk) {
 	s.kv.Slide(&c.Seq.Table, at)
 }
 
+// letGo gives the blocks back that q does not see any more, because it cannot go on otherwise. It may hold them
+// for further choices, which compute the prompt themselves then. A step in flight that computes q has to
+// end first.
+func (s *Scheduler) letGo(q *Sequence) (freed, wait bool) {
+	switch {
+	case s.kv.HeldAt(&q.Table, q.Computed) >= s.kv.Held(&q.Table):
+		return false, false
+	case q.lastStep > s.ended:
+		return false, true
+	}
+	s.kv.Slide(&q.Table, q.Computed)
+	return true, false
+}
+
 // findState reports whether there is a state slot for the waiting sequence q, or none is needed. If
 // all are in use, that is as if there were no place.
 func (s *Scheduler) findState(q *Sequence) bool {
