@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -217,6 +218,99 @@ func TestGGUFFamilies(t *testing.T) {
 	}
 }
 
+// TestGGUFFamiliesRefused: what a family cannot do, or what a file lacks, is refused with a sentence.
+func TestGGUFFamiliesRefused(t *testing.T) {
+	set := func(key string, value any) func(*testkit.GGUF) {
+		return func(g *testkit.GGUF) { g.Set(key, value) }
+	}
+	drop := func(tensor string) func(*testkit.GGUF) {
+		return func(g *testkit.GGUF) {
+			g.Tensors = slices.DeleteFunc(g.Tensors, func(t testkit.GGUFTensor) bool { return t.Name == tensor })
+		}
+	}
+	edit := func(tensor string, data ...byte) func(*testkit.GGUF) {
+		return func(g *testkit.GGUF) {
+			i := slices.IndexFunc(g.Tensors, func(t testkit.GGUFTensor) bool { return t.Name == tensor })
+			copy(g.Tensors[i].Data, data)
+		}
+	}
+	for _, c := range []struct {
+		family string
+		change func(*testkit.GGUF)
+		want   string
+	}{
+		{"mimo_v2_flash", set("mimo2.attention.head_count_kv", []int32{1, 4, 4, 1, 2, 2, 2}), "the key mimo2.attention.head_count_kv is 1, and 4 in layers with a window (supported: twice as many)"},
+		{"mimo_v2_flash", set("mimo2.attention.head_count_kv", []int32{1, 2, 2, 2, 2, 2, 2}), "the key mimo2.attention.head_count_kv differs between layers of one kind, from 1 to 2"},
+		{"lfm2_moe", set("lfm2moe.expert_gating_func", uint32(1)), "the key lfm2moe.expert_gating_func is 1 (supported: 2)"},
+		{"gemma4", drop("rope_freqs.weight"), "the key gemma4.rope.freq_base has no factors: the tensor rope_freqs.weight is missing"},
+		{"gemma4", edit("rope_freqs.weight", 0, 0, 0, 0x80), "factor 0 of the tensor rope_freqs.weight is -0, not a positive number"},
+		{"apertus", set("xielu.beta", []float32{1}), "the key xielu.beta has no number for layer 1"},
+		{"phi3", edit("rope_factors_short.weight", 0, 0, 0x80, 0x7f), "factor 0 of the tensor rope_factors_short.weight is +Inf, not a positive number"},
+		{"qwen3_5", set("qwen35.ssm.time_step_rank", uint32(3)), "3 value heads of linear attention are not a multiple of 2 key heads"},
+		{"qwen3_5", set("qwen35.ssm.time_step_rank", uint32(1<<20)), "value heads of linear attention"},
+		{"qwen3_5", drop("blk.0.ssm_alpha.weight"), "missing: blk.0.ssm_alpha.weight"},
+		{"granitemoehybrid", set("granitehybrid.rope.scaling.finetuned", uint8(1)), "the key granitehybrid.rope.scaling.finetuned is 1 (uint8), not a truth value"},
+		{"ministral3", set("mistral3.attention.temperature_length", uint32(8)), "the key mistral3.attention.temperature_length is 8, and what it would change is not known here"},
+	} {
+		d := readConverted(t, c.family)
+		g := d.file(t, c.family)
+		c.change(g)
+		m, err := model.OpenGGUF(fstest.MapFS{"x": {Data: g.Bytes()}}, "x")
+		if err == nil {
+			m.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, which does not say %q", c.family, err, c.want)
+		}
+	}
+}
+
+// TestGGUFFamiliesDamaged: whatever a key says the file is opened, or refused with one line; and a file that lacks a
+// tensor is refused, but for those without which it is a file of another network.
+func TestGGUFFamiliesDamaged(t *testing.T) {
+	if underRace {
+		t.Skip("there is one goroutine")
+	}
+	optional := []string{"output.weight", "output.bias", "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}
+	turn := 0
+	for _, name := range convertedNames(t) {
+		d := readConverted(t, name)
+		whole := d.file(t, name)
+		try := func(what string, g *testkit.GGUF) (opened bool) {
+			m, err := model.OpenGGUF(fstest.MapFS{"x": {Data: g.Bytes()}}, "x")
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+			if err == nil {
+				m.Close()
+			}
+			return err == nil
+		}
+		values := []any{uint32(0), uint32(1), int32(-1), uint32(1 << 20), float32(math.Inf(1)), "x", []int32{7}, []bool{true}, []float32{}}
+		for i, k := range whole.Keys {
+			v := values[turn%len(values)] // another one with each key, since there are many
+			turn++
+			g := *whole
+			g.Keys = slices.Clone(g.Keys)
+			g.Keys[i].Value = v
+			try(fmt.Sprintf("%s %v", k.Key, v), &g)
+		}
+		seen := map[string]bool{}
+		for i, tensor := range whole.Tensors {
+			kind := strings.TrimLeft(strings.TrimPrefix(tensor.Name, "blk."), "0123456789")
+			if seen[kind] {
+				continue
+			}
+			seen[kind] = true
+			g := *whole
+			g.Tensors = slices.Delete(slices.Clone(g.Tensors), i, i+1)
+			if try("without "+tensor.Name, &g) && !slices.Contains(optional, tensor.Name) && !strings.Contains(tensor.Name, ".nextn.") && !strings.HasSuffix(tensor.Name, ".bias") {
+				t.Errorf("%s without %s is opened", name, tensor.Name)
+			}
+		}
+	}
+}
+
 // asConverted is the checkpoint of a family, with what the converter leaves out of its config.json
 // as llama.cpp takes it to be.
 func asConverted(t *testing.T, name string) (_ fs.FS, edited bool) {
@@ -244,6 +338,12 @@ func asConverted(t *testing.T, name string) (_ fs.FS, edited bool) {
 		doc["layer_types"] = []string{"sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention"}
 	case "gpt_oss": // and this always
 		doc["swiglu_limit"] = 7.0
+	case "llama4": // and these
+		doc["attn_scale"], doc["floor_scale"], doc["attention_chunk_size"] = 0.1, 8192, 8192
+	case "mistral4":
+		delete(doc["rope_parameters"].(map[string]any), "llama_4_scaling_beta")
+	case "phimoe":
+		delete(doc, "router_jitter_noise")
 	default:
 		return fsys, false
 	}
