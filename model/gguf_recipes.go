@@ -429,7 +429,8 @@ func (g *ggufModel) recipeName(r ggufRecipe, name string) string {
 	return g.transformersName(name)
 }
 
-// recipeStoredName is what the file calls a tensor of the description.
+// recipeStoredName is what the file calls a tensor of the description. Of several names that mean the same
+// it is one that is there, or else the first.
 func (g *ggufModel) recipeStoredName(r ggufRecipe) func(string) string {
 	return func(name string) string {
 		for stored, other := range r.whole {
@@ -439,15 +440,25 @@ func (g *ggufModel) recipeStoredName(r ggufRecipe) func(string) string {
 		}
 		layer, rest, ok := layerName(name, "model.layers.")
 		part, kind, _ := cutLast(rest)
+		var known []string
 		for stored, other := range r.names {
 			switch {
 			case !ok:
 			case other == rest:
-				return "blk." + layer + "." + stored
+				known = append(known, "blk."+layer+"."+stored)
 			case other == part:
-				return "blk." + layer + "." + stored + "." + kind
+				known = append(known, "blk."+layer+"."+stored+"."+kind)
 			}
 		}
-		return g.storedName(name)
+		if len(known) == 0 {
+			return g.storedName(name)
+		}
+		slices.Sort(known)
+		for _, stored := range known {
+			if g.hasAny(stored) {
+				return stored
+			}
+		}
+		return known[0]
 	}
 }
