@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // builder lays out a decoder: its weights, its activation buffers and all else that a device has
@@ -157,6 +158,10 @@ func (b *builder) headNorm(into *HeadNorm, prefix string, s NormSpec, dim, heads
 	v := view{}
 	if s.PlusOne {
 		v.each = plusOne
+	}
+	if perHead && !strings.Contains(s.Name, "%d") { // one tensor for all heads
+		b.params = append(b.params, parameter{use: Vector, rows: []stored{{prefix + s.tensor(), []int{heads, dim}, view{vector: true}}}, into: &into.W})
+		return
 	}
 	if perHead {
 		p := parameter{use: Vector, into: &into.W}

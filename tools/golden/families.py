@@ -39,7 +39,7 @@ def build(spec):
     config._attn_implementation = "eager"
     if "text_config" in values:
         config.get_text_config()._attn_implementation = "eager"
-    cls = getattr(transformers, spec["architecture"])
+    cls = getattr(transformers, spec.get("cls", spec["architecture"]))
     torch.manual_seed(spec.get("seed", 1))
     model = cls._from_config(config, attn_implementation="eager", dtype=torch.float32) if hasattr(cls, "_from_config") else cls(config)
     return model.float().eval(), config
