@@ -34,7 +34,8 @@
 // drawn are gathered, and only these are computed to the end; a step that draws no row stops
 // with what later steps read. testdata/order.txt lists the operations of two whole steps.
 //
-// A weight may be a part of a stored tensor: rows of a fused one, an expert of a stack, a matrix turned over
+// A weight may be a part of a stored tensor: rows of a fused one, an expert of a stack (also of a quantized one whose
+// codes and scales are stored by row), a matrix turned over
 // (view.go). Parts that follow each other share its bytes; others are copied while they are loaded.
 //
 // Latent attention is computed in its absorbed form in prefill and decoding alike: queries are multiplied with

@@ -16,11 +16,25 @@ import (
 // CPU device has here, with keys and values in float32 as in the golden data. It leaves out
 // the tier that rounds activations to bfloat16 if the weights are bfloat16.
 func eachExact(t *testing.T, f func(t *testing.T, open func() model.Device)) {
+	t.Helper()
+	eachExactAs(t, cpu.Auto, f)
+}
+
+// eachExactAs is eachExact with devices that store weights as that format.
+func eachExactAs(t *testing.T, weights cpu.Format, f func(t *testing.T, open func() model.Device)) {
+	t.Helper()
 	t.Run("reference", func(t *testing.T) { f(t, newReference) })
 	for _, impl := range cpu.Impls() {
-		if impl != roundsRows {
-			t.Run("cpu "+impl, func(t *testing.T) { f(t, newCPU(t, impl, cpu.F32)) })
+		if impl == roundsRows {
+			continue
 		}
+		t.Run("cpu "+impl, func(t *testing.T) {
+			open := newCPU(t, impl, cpu.F32)
+			if weights != cpu.Auto {
+				open = func() model.Device { return newQuantized(t, impl, weights, cpu.F32) }
+			}
+			f(t, open)
+		})
 	}
 }
 

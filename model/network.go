@@ -301,8 +301,15 @@ func (n *Network) layOut(has func(name string) bool) {
 	for i := range n.Layers {
 		l := &n.Layers[i]
 		for k, f := range l.Feeds {
-			if e, ok := f.(ExpertsSpec); ok && e.EitherWay && has(l.At+fmt.Sprintf(e.Down, 0)+".weight") {
+			e, ok := f.(ExpertsSpec)
+			switch {
+			case !ok:
+			case e.EitherWay && has(l.At+fmt.Sprintf(e.Down, 0)+".weight"):
 				e.Layout = OneByOne
+			case e.Layout == TransposedPairs && has(l.At+e.GateUp+"_blocks"):
+				e.Layout = StackedPairs // in MXFP4, whose blocks are of columns, so that the rows are not turned over
+			}
+			if ok {
 				l.Feeds[k] = e
 			}
 		}

@@ -92,34 +92,56 @@ func (v view) of(t weights.Tensor) (weights.Tensor, error) {
 	columns := t.Shape[len(t.Shape)-1]
 	total := t.Len() / columns
 	shape := v.shapeOf(t.Shape)
-	if t.Packed != nil || t.Pairs != 0 {
+	switch {
+	case t.Packed != nil && v.ofPacked(&t, total):
+	case t.Packed != nil || t.Pairs != 0:
 		return t, fmt.Errorf("%w: the tensor %s is stored in a way in which no part of it can be taken", ErrUnsupported, t.Name)
-	}
-	rowBytes := len(t.Data) / total
-	if v.turned || v.step > 1 {
-		if v.turned && t.DType.Size() == 0 {
-			return t, fmt.Errorf("%w: the tensor %s is %v, whose numbers cannot be turned over", ErrUnsupported, t.Name, t.DType)
-		}
-		t.Data, t.File = v.copied(t, columns, total, rowBytes), nil
-	} else {
-		end := (v.first + chosen(total, v.first, v.count, 1)) * rowBytes
-		t.Data = t.Data[v.first*rowBytes : end : end]
+	case v.turned && t.DType.Size() == 0:
+		return t, fmt.Errorf("%w: the tensor %s is %v, whose numbers cannot be turned over", ErrUnsupported, t.Name, t.DType)
+	case v.turned:
+		t.Data, t.File = v.turnedOver(t, columns, total), nil
+	default:
+		v.rowsOf(&t, total)
 	}
 	t.Shape = shape
 	return t, nil
 }
 
-// copied are the bytes of rows that do not follow each other, or that are turned over.
-func (v view) copied(t weights.Tensor, columns, total, rowBytes int) []byte {
-	step, n := max(v.step, 1), chosen(total, v.first, v.count, v.step)
-	if !v.turned {
-		data := make([]byte, 0, n*rowBytes)
-		for i := range n {
-			data = append(data, t.Data[(v.first+i*step)*rowBytes:][:rowBytes]...)
-		}
-		return data
+// ofPacked takes rows of a quantized matrix whose codes and scales are stored by row, as the experts of gpt-oss
+// are. It reports whether t is such a matrix.
+func (v view) ofPacked(t *weights.Tensor, total int) bool {
+	p := *t.Packed
+	byRow := p.Layout == weights.RowCodes || p.Layout == weights.RowPairs
+	if v.turned || !byRow || p.GroupRows != 1 || p.Transposed || p.Order != nil || p.Zeros.Data != nil {
+		return false
 	}
-	size := t.DType.Size()
+	groups := p.Scales.Len() / total
+	v.rowsOf(t, total)
+	v.rowsOf(&p.Scales, total)
+	p.Scales.Shape = []int{chosen(total, v.first, v.count, v.step), groups}
+	t.Packed = &p
+	return true
+}
+
+// rowsOf cuts t, which has total rows, down to those that are chosen. Without bytes t is only described.
+func (v view) rowsOf(t *weights.Tensor, total int) {
+	size, n := len(t.Data)/total, chosen(total, v.first, v.count, v.step)
+	if v.step <= 1 {
+		end := (v.first + n) * size
+		t.Data = t.Data[v.first*size : end : end]
+		return
+	}
+	data := make([]byte, 0, n*size)
+	for i := range n {
+		data = append(data, t.Data[(v.first+i*v.step)*size:][:size]...)
+	}
+	t.Data, t.File = data, nil
+}
+
+// turnedOver are the bytes of the columns of the chosen rows.
+func (v view) turnedOver(t weights.Tensor, columns, total int) []byte {
+	step, n := max(v.step, 1), chosen(total, v.first, v.count, v.step)
+	size, rowBytes := t.DType.Size(), len(t.Data)/total
 	turnStep, m := max(v.turnStep, 1), chosen(columns, v.turnFirst, v.turnCount, v.turnStep)
 	data := make([]byte, 0, n*m*size)
 	for c := range m {
@@ -158,6 +180,10 @@ func (v view) described(t weights.Tensor) weights.Tensor {
 	}
 	if v.each != asStored {
 		t.DType = weights.F32
+	}
+	if t.Packed != nil {
+		p := *t.Packed
+		p.Scales.Data, t.Packed = nil, &p
 	}
 	t.Shape, t.Data, t.File = v.shapeOf(t.Shape), nil, nil
 	return t

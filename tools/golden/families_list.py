@@ -195,7 +195,7 @@ FAMILIES = {
     "glm": dict(model_type="glm", architecture="GlmForCausalLM", config=tiny(attention_bias=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
                 same=["k_proj.bias"], edits={"rope_parameters.partial_rotary_factor": 1.0}),
     "olmo": dict(model_type="olmo", architecture="OlmoForCausalLM", final="lm_head.weight", config=tiny(head_dim=..., rms_norm_eps=...)),
-    "gemma": dict(model_type="gemma", architecture="GemmaForCausalLM", plus_one=True, plain_norm="no such", gain=3.0, embed=0.1, distinct=4, config=tiny(tie_word_embeddings=True)),
+    "gemma": dict(model_type="gemma", architecture="GemmaForCausalLM", plus_one=True, plain_norm="no such", gain=1.3, embed=0.1, distinct=4, config=tiny(tie_word_embeddings=True)),
     "cohere": dict(model_type="cohere", architecture="CohereForCausalLM", gain=3.0, config=tiny(
         rms_norm_eps=..., layer_norm_eps=1e-5, head_dim=..., tie_word_embeddings=True, logit_scale=0.3, use_qk_norm=True), edits={"logit_scale": 0.6}),
     "internlm3": dict(model_type="internlm3", architecture="InternLM3ForCausalLM", cls="LlamaForCausalLM", config=tiny(attention_bias=True, mlp_bias=True), same=["k_proj.bias"]),
@@ -217,4 +217,7 @@ FAMILIES = {
     "solar_open": dict(model_type="solar_open", architecture="SolarOpenForCausalLM", config=tiny(
         intermediate_size=..., n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=12, n_group=4, topk_group=2, routed_scaling_factor=1.7),
         edits={"routed_scaling_factor": 1.0, "topk_group": 4}),
+    "gpt_oss_mxfp4": dict(model_type="gpt_oss", architecture="GptOssForCausalLM", mxfp4=True, gain=1.5, config=tiny(
+        hidden_size=32, num_local_experts=4, num_experts_per_tok=2, intermediate_size=64, sliding_window=16, swiglu_limit=1.5, num_hidden_layers=3,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
 }
