@@ -82,7 +82,7 @@ func (b *builder) state(n int) int {
 // rope is the index of a rotary table.
 func (b *builder) rope(r Rope) int {
 	i := slices.IndexFunc(b.shape.Ropes, func(x Rope) bool {
-		return slices.Equal(x.InvFreq, r.InvFreq) && x.Scale == r.Scale && x.Interleaved == r.Interleaved && x.Offset == r.Offset
+		return slices.Equal(x.InvFreq, r.InvFreq) && x.Scale == r.Scale && x.Interleaved == r.Interleaved && x.Offset == r.Offset && slices.Equal(x.Long, r.Long) && x.LongScale == r.LongScale
 	})
 	if i < 0 {
 		i = len(b.shape.Ropes)

@@ -55,6 +55,10 @@ type Rope struct {
 	Scale       float32   // factor on sin and cos; 1 but for some scaled variants
 	Interleaved bool
 	Offset      int
+	// Long are the InvFreq of long sequences (backend.Batch.Long), and LongScale is their Scale; nil:
+	// they are as the others.
+	Long      []float32
+	LongScale float32
 }
 
 // Heads says what StoreKV does to the heads of queries, keys and values.
@@ -312,6 +316,7 @@ const (
 	PieceEncoder                          // EmbedAdd, and rows whose vectors are reported
 	PieceHead                             // Head.Scale, Head.Softcap or a bias of the head
 	PieceHeadNorms                        // Heads with a norm other than RMSNorm with weights of queries and keys before the rotation
+	PieceLongRope                         // Rope.Long
 	pieceEnd
 )
 
@@ -319,7 +324,7 @@ const (
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
-	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads"}
+	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {

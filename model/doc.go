@@ -46,7 +46,9 @@
 // The config is read as transformers reads it, with the defaults of each family, and compared
 // with it in tests. Quantized checkpoints are read as package quantconfig says. What would
 // change the result silently is refused: an unknown activation, rotary embeddings whose angles depend on the sequence's length,
-// a tensor that is missing or not expected. With longrope, the context ends at the original length for that reason.
+// a tensor that is missing or not expected. LongRoPE has two sets of angles, for
+// sequences up to the original length and for longer ones: the caller says which a sequence is (backend.Batch.Long), and computes one
+// that has become long anew (package scheduler).
 //
 // # GGUF files
 //

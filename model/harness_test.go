@@ -140,6 +140,13 @@ func (h *harness) begin(chunks ...chunk) {
 			}
 			s.state = to
 		}
+		if spec.LongAfter > 0 {
+			long := int32(0)
+			if len(s.tokens) > spec.LongAfter {
+				long = 1
+			}
+			h.batch.Long = append(h.batch.Long, long)
+		}
 		h.batch.QueryEnd = append(h.batch.QueryEnd, int32(len(h.batch.Tokens)))
 		h.batch.KVLen = append(h.batch.KVLen, int32(s.computed))
 		h.batch.Tables = append(h.batch.Tables, s.table...)

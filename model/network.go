@@ -25,6 +25,7 @@ type Network struct {
 	LogitCap   float32 // 0: none
 	Whole      bool    // an encoder: every position sees all others
 	Ropes      []Rope  // Attention.Rope indexes them
+	LongAfter  int     // a sequence of more tokens uses Rope.Long, from its first token on; 0: none does
 	PerLayer   PerLayer
 	// Skip are tensors that a checkpoint may hold and that are not used: names, or prefixes that
 	// end in ".". Towers for images and sound, heads for several tokens at a time, and the like.

@@ -279,6 +279,11 @@ func (d *reference) turnHeads(row []float64, dim int, h model.Heads, norm model.
 	}
 	for at := 0; at < len(row) && h.Rope != model.NoRope; at += dim {
 		r := d.shape.Ropes[h.Rope]
+		for s, end := range d.batch.QueryEnd {
+			if long := r.Long != nil && d.batch.IsLong(s); long && i < int(end) && (s == 0 || i >= int(d.batch.QueryEnd[s-1])) {
+				r.InvFreq, r.Scale = r.Long, r.LongScale
+			}
+		}
 		rotate(row[at+r.Offset:at+dim], r, d.batch.Pos[i])
 	}
 	if h.NormAfterRope {

@@ -120,6 +120,10 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 		r.spec.StateSlots = o.StateSlots
 	}
 	shape := net.shape
+	if n := c.Network.LongAfter; n > 0 && o.MaxSeqTokens > n {
+		r.spec.LongAfter = n
+		shape.Pieces |= PieceLongRope
+	}
 	shape.Spec = r.spec
 	err = dev.Plan(shape)
 	if err != nil {

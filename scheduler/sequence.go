@@ -65,6 +65,7 @@ type Sequence struct {
 	Cached    int // prompt tokens found in the cache, or shared with Leader, when first admitted
 	Preempted int // number of preemptions
 	Table     kvcache.Table
+	Long      bool // it has more than Config.LongAfter tokens, and what is computed of it was computed so
 	Status    Status
 	Reason    Reason
 	StopID    int32 // the stop id that ended the sequence; -1 if none did

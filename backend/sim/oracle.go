@@ -64,7 +64,8 @@ type Oracle struct {
 // slot is what was written to a KV slot.
 type slot struct {
 	token, pos int32
-	step       int // that wrote it; before the first, neverWritten
+	long       bool // of a sequence that was long then
+	step       int  // that wrote it; before the first, neverWritten
 }
 
 // block is what is known of a block of KV slots.
@@ -322,7 +323,7 @@ func (o *Oracle) write(s *step) error {
 			if s.overlap && w.step == s.n-1 {
 				return broken("sequence %d: slot %d of position %d is still written by the step before", i, at, pos)
 			}
-			*w = slot{token, pos, s.n}
+			*w = slot{token, pos, b.IsLong(i), s.n}
 			m := &o.blocks[at/size]
 			m.step, m.pos = s.n, pos
 		}
@@ -385,15 +386,24 @@ func (o *Oracle) history(s *step, i int, from, to int32, table []int32) (uint64,
 	b, size := s.batch, int32(o.spec.BlockTokens)
 	h := mix(o.cfg.Seed)
 	pos, n := int32(0), b.KVLen[i]
+	if b.Pos[from] == 0 && !o.holds(b, i, 0, h) {
+		return 0, broken("sequence %d begins with state slot %d", i, b.StateIn[i])
+	}
+	if b.IsLong(i) {
+		h = mix(h ^ 1)
+	}
 	for _, blk := range table {
 		for _, sl := range o.slots[blk*size : (blk+1)*size] {
 			if pos == n {
 				return h, nil
 			}
+			if sl.long != b.IsLong(i) {
+				return 0, broken("sequence %d: position %d in block %d was computed while the sequence was long: %v", i, pos, blk, sl.long)
+			}
 			if sl.pos != pos {
 				return 0, broken("sequence %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
 			}
-			if pos == b.Pos[from] && !o.holds(b, i, pos, h) {
+			if pos > 0 && pos == b.Pos[from] && !o.holds(b, i, pos, h) {
 				return 0, broken("sequence %d: state slot %d does not hold the state after its first %d tokens", i, b.StateIn[i], pos)
 			}
 			h = mix(h ^ uint64(uint32(sl.token)))
@@ -534,8 +544,8 @@ type snapshot struct {
 }
 
 // slicesOf lists the slices of b, to treat them alike.
-func slicesOf(b *backend.Batch) [11]*[]int32 {
-	return [11]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.Types, &b.At}
+func slicesOf(b *backend.Batch) [12]*[]int32 {
+	return [12]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.Types, &b.Long, &b.At}
 }
 
 func (c *snapshot) keepBatch(b *backend.Batch) {

@@ -208,8 +208,9 @@ def make(folder, name):
             break
     else:
         raise SystemExit(f"{name}: no seed has clear greedy tokens that vary")
-    check_parameters(model, spec, prompt)
-    check_edits(model, config, spec, prompt)
+    checked = prompt + tokens if spec.get("stepwise") else prompt
+    check_parameters(model, spec, checked)
+    check_edits(model, config, spec, checked)
     out = folder / name
     shutil.rmtree(out, ignore_errors=True)
     model.config.architectures = [spec["architecture"]]
@@ -240,6 +241,12 @@ def make(folder, name):
     assert float((logprobs(again, prompt) - logprobs(model, prompt)).abs().max()) < 1e-5, name
     at = torch.arange(len(prompt) + GREEDY - 1)
     all_lp = rows[at, torch.tensor((prompt + tokens)[1:])].tolist()
+    if spec.get("stepwise"):  # how a position is computed depends on the length of the sequence: see longrope
+        for n in range(len(prompt), len(prompt) + GREEDY):
+            row = logprobs(model, (prompt + tokens)[:n])
+            if n == len(prompt):
+                all_lp[:n - 1] = row[torch.arange(n - 1), torch.tensor(prompt[1:])].tolist()
+            all_lp[n - 1] = float(row[-1, tokens[n - len(prompt)]])
     (out / "golden.json").write_text(json.dumps({
         "prompt": prompt, "prompt_logprobs": [round(x, 7) for x in all_lp[:len(prompt) - 1]],
         "greedy": tokens, "greedy_logprobs": [round(x, 7) for x in all_lp[len(prompt) - 1:]]}) + "\n")

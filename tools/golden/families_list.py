@@ -220,4 +220,8 @@ FAMILIES = {
     "gpt_oss_mxfp4": dict(model_type="gpt_oss", architecture="GptOssForCausalLM", mxfp4=True, gain=1.5, config=tiny(
         hidden_size=32, num_local_experts=4, num_experts_per_tok=2, intermediate_size=64, sliding_window=16, swiglu_limit=1.5, num_hidden_layers=3,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "phi3_long": dict(model_type="phi3", architecture="Phi3ForCausalLM", prompt=30, stepwise=True, config=tiny(
+        head_dim=..., num_hidden_layers=3, original_max_position_embeddings=40, max_position_embeddings=256,
+        rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.7, original_max_position_embeddings=40,
+                             short_factor=[1.0, 1.5], long_factor=[3.0, 9.0])), edits={"rope_parameters.long_factor": [1.0, 1.5]}),
 }
