@@ -115,6 +115,10 @@ type NormKind uint8
 const (
 	RMSNorm   NormKind = iota // x / sqrt(mean(x²)+eps) * w
 	LayerNorm                 // (x-mean(x)) / sqrt(variance(x)+eps) * w + b
+	// These are of whole rows, and need no more than what they name.
+	Weighted // x * w
+	Above    // max(x - mean(x) - Cut*sqrt(variance(x)), 0)
+	Matched  // x * sqrt(mean(Gate²) / max(mean(x²), eps)): x with the magnitude of Gate
 )
 
 // Norm is what the operation Norm does to a row.
@@ -131,6 +135,7 @@ type Norm struct {
 	Gate      Act
 	GateBy    Activation
 	GateFirst bool
+	Cut       float32 // of Above
 }
 
 // ActivationKind is a function of one number.
@@ -317,6 +322,7 @@ const (
 	PieceHead                             // Head.Scale, Head.Softcap or a bias of the head
 	PieceHeadNorms                        // Heads with a norm other than RMSNorm with weights of queries and keys before the rotation
 	PieceLongRope                         // Rope.Long
+	PieceStreams                          // Norms that are Weighted, Above or Matched
 	pieceEnd
 )
 
@@ -324,7 +330,7 @@ const (
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
-	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences"}
+	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {
@@ -391,7 +397,7 @@ type Device interface {
 	// Begin starts the forward pass of a step. On a device with Spec.Depth 2 the operations
 	// of the step before may still be running.
 	Begin(*backend.Batch)
-	// Embed writes row Tokens[t] of w, times scale, to row t of dst.
+	// Embed writes row Tokens[t] of w, times scale, to row t of dst. A token that w has no row for has its row 0.
 	Embed(dst Act, w Weight, scale float32)
 	// EmbedAdd adds a row of w to row t of dst: row offset + Pos[t], or offset + Types[t].
 	EmbedAdd(dst Act, w Weight, by Index, offset int)

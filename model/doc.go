@@ -38,6 +38,8 @@
 // codes and scales are stored by row), a matrix turned over
 // (view.go). Parts that follow each other share its bytes; others are copied while they are loaded.
 //
+// Gemma 3n has several residual streams, of which a layer computes one and corrects all (altup.go).
+//
 // Latent attention is computed in its absorbed form in prefill and decoding alike: queries are multiplied with
 // the part of kv_b_proj that makes keys, and the cache has the latent, as key and as value. Recurrent states
 // are in slots (backend.Batch.StateIn and StateOut), and are computed token by token, so that their bits do not depend

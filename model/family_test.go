@@ -178,6 +178,7 @@ func TestWrappers(t *testing.T) {
 		{"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5"},
 		{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"},
 		{"gemma3", "Gemma3ForConditionalGeneration", "gemma3"},
+		{"gemma3n", "Gemma3nForConditionalGeneration", "gemma3n"},
 		{"gemma4_e", "Gemma4ForConditionalGeneration", "gemma4"},
 		{"ministral3", "Mistral3ForConditionalGeneration", "mistral3"},
 		{"mistral4", "Mistral3ForConditionalGeneration", "mistral3"},

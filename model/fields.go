@@ -155,7 +155,10 @@ func (f *fields) usual(d usual) {
 	f.MaxSeqTokens = f.int("max_position_embeddings", d.maxPositions)
 	f.NormEps = f.float32(cmp.Or(d.epsName, "rms_norm_eps"), d.eps)
 	f.TiedHead = f.bool("tie_word_embeddings", d.tied)
-	f.Intermediate = f.int(cmp.Or(d.inner, "intermediate_size"), 0)
+	inner := cmp.Or(d.inner, "intermediate_size")
+	if v, ok := f.member(inner); ok && v.Kind() != jsontext.Array { // else there is one for each layer
+		f.Intermediate = f.int(inner, 0)
+	}
 	f.EOS = get[tokenIDs](f, "eos_token_id", nil)
 	if f.HeadDim = f.int("head_dim", d.headDim); f.HeadDim == 0 && f.Heads > 0 {
 		f.HeadDim = f.Hidden / f.Heads

@@ -27,6 +27,7 @@ type Network struct {
 	Ropes      []Rope  // Attention.Rope indexes them
 	LongAfter  int     // a sequence of more tokens uses Rope.Long, from its first token on; 0: none does
 	PerLayer   PerLayer
+	AltUp      AltUp
 	// Skip are tensors that a checkpoint may hold and that are not used: names, or prefixes that
 	// end in ".". Towers for images and sound, heads for several tokens at a time, and the like.
 	Skip []string
@@ -346,7 +347,7 @@ func (n *Network) findPrefix(has func(name string) bool) {
 		}
 		n.Embed = to + "embed_tokens"
 		move(&n.Final.Name)
-		for _, name := range []*string{&n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name} {
+		for _, name := range []*string{&n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name, &n.AltUp.Projections, &n.AltUp.Unembed} {
 			move(name)
 		}
 		for i := range n.Layers {

@@ -170,6 +170,9 @@ func (d *reference) Embed(dst model.Act, w model.Weight, scale float32) {
 		if token < 0 {
 			token = d.last[^token]
 		}
+		if int(token) >= len(d.weights[w].rows) {
+			token = 0
+		}
 		for j, v := range d.weights[w].rows[token] {
 			row[j] = v * float64(scale)
 		}

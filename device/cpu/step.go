@@ -99,7 +99,11 @@ func (d *Device) Embed(dst model.Act, w model.Weight, scale float32) {
 
 func embedRow(j *rowJob, r int) {
 	y := j.dst.row(r)
-	if err := j.embed.read(y, j.d.token(r)); err != nil {
+	token := j.d.token(r)
+	if token >= j.embed.rows {
+		token = 0
+	}
+	if err := j.embed.read(y, token); err != nil {
 		j.d.failed.set(err)
 	}
 	if j.eps != 1 {

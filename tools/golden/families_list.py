@@ -224,4 +224,10 @@ FAMILIES = {
         head_dim=..., num_hidden_layers=3, original_max_position_embeddings=40, max_position_embeddings=256,
         rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.7, original_max_position_embeddings=40,
                              short_factor=[1.0, 1.5], long_factor=[3.0, 9.0])), edits={"rope_parameters.long_factor": [1.0, 1.5]}),
+    "gemma3n": dict(model_type="gemma3n_text", architecture="Gemma3nForCausalLM", post=4.0, distinct=4, config=tiny(
+        hidden_size=24, intermediate_size=[24, 24, 32, 24, 24], num_hidden_layers=5, tie_word_embeddings=True, sliding_window=16, final_logit_softcapping=20.0,
+        vocab_size_per_layer_input=76, hidden_size_per_layer_input=8, num_kv_shared_layers=2, laurel_rank=6, activation_sparsity_pattern=[0.9, 0.6, 0.0, 0.0, 0.0],
+        layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(ROPE), full_attention=dict(rope_type="default", rope_theta=1000000.0))),
+        edits={"sliding_window": 400, "final_logit_softcapping": 5.0, "activation_sparsity_pattern": [0.0] * 5, "altup_correct_scale": False}),
 }
