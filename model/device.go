@@ -105,8 +105,17 @@ type Attention struct {
 	Bidirectional bool
 	// Softcap bounds scores smoothly: Softcap*tanh(score/Softcap), after Scale; 0: no bound.
 	Softcap float32
+	// Chosen says that a position sees, of those that it would see otherwise, what the Select before chose.
+	Chosen bool
 	// Sinks, [Heads], are scores of a position that has no value; NoWeight: there is none.
 	Sinks Weight
+}
+
+// Selection is how Select chooses positions: the TopK with the greatest sums over heads h of
+// weights[h] * max(Scale * q[h]·k, 0).
+type Selection struct {
+	TopK  int
+	Scale float32
 }
 
 // NormKind is one of the norms.
@@ -323,6 +332,7 @@ const (
 	PieceHeadNorms                        // Heads with a norm other than RMSNorm with weights of queries and keys before the rotation
 	PieceLongRope                         // Rope.Long
 	PieceStreams                          // Norms that are Weighted, Above or Matched
+	PieceSelect                           // Select
 	pieceEnd
 )
 
@@ -330,7 +340,7 @@ const (
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
-	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams"}
+	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams", "attention to chosen positions"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {
@@ -440,6 +450,10 @@ type Device interface {
 	// k is [T, KVHeads*KeyDim] and v [T, KVHeads*ValueDim]; k and v may be the same view. If
 	// their Width is 0, only q is changed, for a layer that reads another layer's cache.
 	StoreKV(kv int, q, k, v Act, h Heads)
+	// Select chooses for each token, of the positions that it sees, its own included, those that s says, by q,
+	// [T, heads*KeyDim], weights, [T, heads], and the keys in cache number kv, which has one KV head. Those with equal sums
+	// are chosen in ascending order. The choice is good until the next one of the step.
+	Select(q, weights Act, kv int, s Selection)
 	// Attend writes softmax(scale*q·K)·V of the positions that a token sees, its own
 	// included, over its sequence's blocks in cache number kv; dst is [T, Heads*ValueDim]. It
 	// sees every StoreKV of that cache in this step.

@@ -40,6 +40,9 @@
 //
 // Gemma 3n has several residual streams, of which a layer computes one and corrects all (altup.go).
 //
+// With an indexer (DeepSeek V3.2), Select chooses the positions that latent attention sees, by keys in a cache of their
+// own; the CPU device still computes the scores of all, and leaves those out that were not chosen.
+//
 // Latent attention is computed in its absorbed form in prefill and decoding alike: queries are multiplied with
 // the part of kv_b_proj that makes keys, and the cache has the latent, as key and as value. Recurrent states
 // are in slots (backend.Batch.StateIn and StateOut), and are computed token by token, so that their bits do not depend

@@ -149,6 +149,19 @@ type LatentSpec struct {
 	Temper   Temper
 	Bias     bool // of QA, KVA and O
 	Window   int
+	// Sparse says that a position sees those alone that Indexer chose, here or in the last layer before that has one.
+	Sparse  bool
+	Indexer Indexer
+}
+
+// Indexer chooses the positions that latent attention sees (DeepSeek-AI, "DeepSeek-V3.2", 2025, section 2.1): heads of
+// queries, made of the low rank of latent attention's, meet a key that all share, in a cache of its own.
+type Indexer struct {
+	Q, K, Weights string // "": there is none
+	KNorm         NormSpec
+	Heads, Dim    int
+	TopK          int
+	Rope          int // of Network.Ropes: the first dimensions are rotated
 }
 
 // DeltaSpec is a gated delta net, or Kimi delta attention where PerChannel.

@@ -13,15 +13,16 @@ import (
 // reference is the device that others are compared with: float64, one loop inside another,
 // nothing tiled, nothing reused. It only draws greedily.
 type reference struct {
-	shape   model.Shape
-	rows    [][][]float64 // [buffer][row][column]
-	k, v    [][][]float64 // [cache][slot][G*K]
-	states  [][][]float64 // [slot][state][number]
-	weights []referenceMatrix
-	batch   *backend.Batch
-	last    []int32       // what the previous step drew
-	results []backend.Out // of steps that have not ended
-	err     error
+	shape    model.Shape
+	rows     [][][]float64 // [buffer][row][column]
+	k, v     [][][]float64 // [cache][slot][G*K]
+	states   [][][]float64 // [slot][state][number]
+	weights  []referenceMatrix
+	batch    *backend.Batch
+	selected []map[int]bool // [T] what Select chose
+	last     []int32        // what the previous step drew
+	results  []backend.Out  // of steps that have not ended
+	err      error
 	// rounds says which tensors activations are rounded for before a product; nil: none.
 	rounds func(t weights.Tensor) bool
 	// whole says for which of these a row has one scale, and not one for each 32 numbers.

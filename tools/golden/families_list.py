@@ -230,4 +230,15 @@ FAMILIES = {
         layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
         rope_parameters=dict(sliding_attention=dict(ROPE), full_attention=dict(rope_type="default", rope_theta=1000000.0))),
         edits={"sliding_window": 400, "final_logit_softcapping": 5.0, "activation_sparsity_pattern": [0.0] * 5, "altup_correct_scale": False}),
+    "deepseek_v32": dict(model_type="deepseek_v32", architecture="DeepseekV32ForCausalLM", gain=1.5, config=tiny(
+        head_dim=8, num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12, n_routed_experts=8,
+        num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, routed_scaling_factor=2.5,
+        index_topk=12, index_head_dim=12, index_n_heads=8, n_group=4, topk_group=2, num_hidden_layers=3,
+        rope_parameters=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, rope_theta=10000.0)),
+        extra={"model.layers.3.eh_proj.weight": (24, 48)}, edits={"index_topk": 400, "topk_group": 4}),
+    "glm_moe_dsa": dict(model_type="glm_moe_dsa", architecture="GlmMoeDsaForCausalLM", gain=1.5, config=tiny(
+        head_dim=8, num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12, n_routed_experts=8,
+        num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, routed_scaling_factor=2.5,
+        index_topk=12, index_head_dim=12, index_n_heads=8, n_group=1, topk_group=1, indexer_types=["full", "shared", "full", "shared"]),
+        extra={"model.layers.4.eh_proj.weight": (24, 48)}, edits={"index_topk": 400}),
 }
