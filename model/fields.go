@@ -316,7 +316,7 @@ func (n *Network) check(c *Config) error {
 
 // checkExperts refuses sizes of experts that make no network.
 func (f *fields) checkExperts(e *ExpertsSpec) {
-	const most = 1 << 12
+	const most, mostGroups = 1 << 12, 64 // a device has a bit for each group
 	switch {
 	case f.err != nil:
 	case e.Experts < 1 || e.Experts > most:
@@ -325,7 +325,7 @@ func (f *fields) checkExperts(e *ExpertsSpec) {
 		f.bad("%d experts per token are not in [1, %d]", e.TopK, e.Experts)
 	case e.Inner < 1:
 		f.bad("the intermediate size of experts is %d", e.Inner)
-	case e.Groups > 0 && (e.Experts%e.Groups != 0 || e.TopGroups < 1 || e.TopGroups > e.Groups):
+	case e.Groups > 0 && (e.Experts%e.Groups != 0 || e.Groups > mostGroups || e.TopGroups < 1 || e.TopGroups > e.Groups):
 		f.bad("%d of %d groups of %d experts", e.TopGroups, e.Groups, e.Experts)
 	}
 }

@@ -65,7 +65,6 @@ type Sequence struct {
 	Cached    int // prompt tokens found in the cache, or shared with Leader, when first admitted
 	Preempted int // number of preemptions
 	Table     kvcache.Table
-	Long      bool // it has more than Config.LongAfter tokens, and what is computed of it was computed so
 	Status    Status
 	Reason    Reason
 	StopID    int32 // the stop id that ended the sequence; -1 if none did
@@ -76,6 +75,10 @@ type Sequence struct {
 
 // progress is what the scheduler notes of a sequence while it waits and runs.
 type progress struct {
+	// Long says that the sequence has more than Config.LongAfter tokens, and that what is computed of it was
+	// computed so.
+	Long bool
+
 	admitted  bool   // has been admitted once, so Cached is set
 	followers int    // sequences whose Leader it is
 	lastStep  uint64 // the last planned step that computes it
