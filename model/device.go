@@ -245,6 +245,7 @@ type Delta struct {
 	PerChannel           bool   // a is [., ValueHeads*KeyDim], a decay for each key dimension; else [., ValueHeads]
 	Scale                float32
 	L2Eps                float32
+	Lower                float32 // less than 0: the decay is exp(Lower * sigmoid(-A * (a+DtBias))) instead
 	BetaScale            float32 // factor on sigmoid(b): 1, or 2 where eigenvalues may be negative
 }
 
@@ -333,6 +334,7 @@ const (
 	PieceLongRope                         // Rope.Long
 	PieceStreams                          // Norms that are Weighted, Above or Matched
 	PieceSelect                           // Select
+	PieceBoundedDecay                     // Delta.Lower
 	pieceEnd
 )
 
@@ -340,7 +342,7 @@ const (
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
-	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams", "attention to chosen positions"}
+	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams", "attention to chosen positions", "the delta rule with a bounded decay"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {

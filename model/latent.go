@@ -20,10 +20,12 @@ type latent struct {
 	values        rows // [., H*Value]
 	s             LatentSpec
 	indexer       *indexer // nil: there is none
+	gate          Weight   // [H, D], or NoWeight
+	gates         Act      // [., H]
 }
 
 func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
-	m := &latent{s: s, qa: NoWeight, up: make([]Weight, s.Heads), down: make([]Weight, s.Heads)}
+	m := &latent{s: s, qa: NoWeight, gate: NoWeight, up: make([]Weight, s.Heads), down: make([]Weight, s.Heads)}
 	head := s.NopeDim + s.RopeDim
 	m.queries = b.whole("latent q", s.Heads*head, factorBuf)
 	if s.Q != "" {
@@ -55,6 +57,10 @@ func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
 	m.values = b.act("latent values", s.Heads*s.ValueDim, factorBuf)
 	b.linear(&m.outWeight, Linear, l.At, s.Heads*s.ValueDim, s.Bias, part{s.O, b.c.Hidden})
 
+	if s.Gate != "" {
+		m.gates = b.whole("latent gates", s.Heads, sumBuf)
+		b.linear(&m.gate, Linear, l.At, b.c.Hidden, false, part{s.Gate, s.Heads})
+	}
 	if s.Indexer.Q != "" {
 		m.indexer = newIndexer(b, l, &s)
 	}
@@ -97,6 +103,10 @@ func (m *latent) mix(p *pass, in rows) rows {
 	}
 	if !p.cacheOnly {
 		p.Attend(m.attn.all, m.absorbed, m.kv, m.a)
+		if m.gate != NoWeight { // a factor on a head is the same before the product that makes values of it
+			p.MatMul(m.gates, m.gate, in.all)
+			p.Gate(m.attn.all, m.attn.all, m.gates, Activation{Kind: Sigmoid})
+		}
 	}
 	return m.attn
 }

@@ -152,6 +152,7 @@ type LatentSpec struct {
 	// Sparse says that a position sees those alone that Indexer chose, here or in the last layer before that has one.
 	Sparse  bool
 	Indexer Indexer
+	Gate    string // a product with a row for each head, whose sigmoid multiplies what attention gives; "": none
 }
 
 // Indexer chooses the positions that latent attention sees (DeepSeek-AI, "DeepSeek-V3.2", 2025, section 2.1): heads of
@@ -178,6 +179,7 @@ type DeltaSpec struct {
 	PerChannel       bool
 	LowRank          int // columns between A and AUp, and between Z and ZUp
 	BetaScale        float32
+	Lower            float32 // of Delta; 0: none
 }
 
 // DeltaNames are the names of the products of a delta net.

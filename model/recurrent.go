@@ -32,7 +32,7 @@ func (s DeltaSpec) mixer(b *builder, l *Layer) mixer {
 	s.convolutions(b, l, m, all)
 
 	m.d = Delta{State: b.state(s.ValueHeads * s.KeyDim * s.ValueDim), KeyHeads: s.KeyHeads, ValueHeads: s.ValueHeads, KeyDim: s.KeyDim,
-		ValueDim: s.ValueDim, PerChannel: s.PerChannel, Scale: inverseRoot(s.KeyDim), L2Eps: 1e-6, BetaScale: or1(s.BetaScale)}
+		ValueDim: s.ValueDim, PerChannel: s.PerChannel, Scale: inverseRoot(s.KeyDim), L2Eps: 1e-6, BetaScale: or1(s.BetaScale), Lower: s.Lower}
 	b.params = append(b.params, parameter{use: Vector, rows: []stored{{l.At + s.ALog, s.aShape(), view{vector: true, each: s.AForm}}}, into: &m.d.A})
 	b.vector(&m.d.DtBias, l.At+s.DtBias, decays, view{})
 	b.norm(&m.norm, l.At, s.Norm, s.ValueDim)
@@ -40,6 +40,7 @@ func (s DeltaSpec) mixer(b *builder, l *Layer) mixer {
 	m.mid = b.act("attn", values, factorBuf)
 	b.linear(&m.outWeight, Linear, l.At, values, false, part{s.O, b.c.Hidden})
 	b.needs(PieceDelta|PieceConv|PieceGroupNorm, true)
+	b.needs(PieceBoundedDecay, s.Lower != 0)
 	return m
 }
 

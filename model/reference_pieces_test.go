@@ -453,6 +453,9 @@ func (d *reference) Delta(dst, q, k, v, a, b model.Act, x *model.Delta) {
 						c = h*x.KeyDim + i
 					}
 					decay[i] = math.Exp(rate[h] * math.Log1p(math.Exp(as[r][c]+bias[c])))
+					if x.Lower != 0 {
+						decay[i] = math.Exp(float64(x.Lower) / (1 + math.Exp(rate[h]*(as[r][c]+bias[c]))))
+					}
 				}
 				beta := float64(x.BetaScale) / (1 + math.Exp(-bs[r][h]))
 				value := h * x.ValueDim

@@ -241,4 +241,9 @@ FAMILIES = {
         num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, routed_scaling_factor=2.5,
         index_topk=12, index_head_dim=12, index_n_heads=8, n_group=1, topk_group=1, indexer_types=["full", "shared", "full", "shared"]),
         extra={"model.layers.4.eh_proj.weight": (24, 48)}, edits={"index_topk": 400}),
+    "bailing_hybrid": dict(model_type="bailing_hybrid", architecture="BailingHybridForCausalLM", config=tiny(
+        num_key_value_heads=4, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12, num_local_experts=8, num_experts_per_tok=2, n_shared_experts=1,
+        moe_intermediate_size=12, n_group=4, topk_group=2, routed_scaling_factor=1.7, first_k_dense_replace=1, kda_lower_bound=-3.0,
+        layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"]),
+        edits={"topk_group": 4, "routed_scaling_factor": 1.0, "kda_lower_bound": -9.0, "kda_safe_gate": False}),
 }
