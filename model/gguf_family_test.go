@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -215,6 +216,26 @@ func TestGGUFFamilies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGGUFSeeing: a network that also sees is another one's for text.
+func TestGGUFSeeing(t *testing.T) {
+	d, golden := readConverted(t, "qwen3_moe"), readFamily(t, "qwen3_moe")
+	g := d.file(t, "qwen3_moe")
+	logits := func() [][]float32 {
+		h := newHarness(t, openBytes(t, g.Bytes()), newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128, MaxTokens: 128}, 1)
+		return h.step(chunk{&sequence{tokens: golden.Prompt}, len(golden.Prompt), positions(0, len(golden.Prompt))})
+	}
+	want := logits()
+	for i, k := range g.Keys {
+		g.Keys[i].Key = strings.Replace(k.Key, "qwen3moe.", "qwen3vlmoe.", 1)
+	}
+	g.Set("general.architecture", "qwen3vlmoe")
+	g.Set("qwen3vlmoe.n_deepstack_layers", uint32(3))
+	g.Set("qwen3vlmoe.rope.dimension_sections", []int32{2, 2, 1, 0})
+	if !reflect.DeepEqual(logits(), want) {
+		t.Error("the logits differ")
 	}
 }
 
