@@ -252,6 +252,9 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 		layers, _ := f["num_hidden_layers"].(int)
 		f["num_hidden_layers"] = layers - more // the others predict several tokens at a time
 	}
+	if layers, _ := f["num_hidden_layers"].(int); layers > len(g.order) {
+		return Config{}, g.bad("the key %s.block_count is %d, and the file has %d tensors", g.arch, layers, len(g.order))
+	}
 	if heads, _ := f["num_attention_heads"].(int); f["head_dim"] == nil && heads > 0 {
 		hidden, _ := f["hidden_size"].(int)
 		f["head_dim"] = hidden / heads
