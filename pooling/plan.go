@@ -10,10 +10,11 @@ import (
 type Kind uint8
 
 const (
-	Last  Kind = iota // the vector of the last token
-	First             // that of the first one, which BERT calls CLS
-	Mean              // the mean of all
-	Max               // the greatest of each component
+	Last     Kind = iota // the vector of the last token
+	First                // that of the first one, which BERT calls CLS
+	Mean                 // the mean of all
+	Max                  // the greatest of each component
+	numKinds = iota
 )
 
 // Activation is a function of each component; Softmax is one of all of them.
@@ -24,6 +25,8 @@ const (
 	Tanh
 	Sigmoid
 	Softmax
+	ReLU
+	GELU // with the error function
 )
 
 // Dense is a layer y = f(W x + b).
@@ -64,6 +67,14 @@ func (a Activation) apply(x []float32) {
 		}
 	case Softmax:
 		softmax(x)
+	case ReLU:
+		for i, v := range x {
+			x[i] = max(v, 0)
+		}
+	case GELU:
+		for i, v := range x {
+			x[i] = float32(float64(v) / 2 * (1 + math.Erf(float64(v)/math.Sqrt2)))
+		}
 	}
 }
 
