@@ -36,6 +36,7 @@ type source struct {
 	tokenizerInfo string // JSON, for /tokenizer_info
 	defaults      openai.Generation
 	pooling       *pooling.Plan // what makes vectors of the network's; nil: the model generates
+	lowercase     bool          // the model wants texts in small letters
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -59,6 +60,9 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkCase(); err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
 	var eos string
 	if s.chat, eos, err = openChat(s.texts, o); err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
@@ -71,27 +75,68 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 }
 
 // openPooling settles whether the model embeds or generates. By itself a folder of sentence-transformers embeds, as its
-// modules say. Any other network can be made to: its vector is then that of the last token, with
-// length 1, as in vLLM.
+// modules say, and so does a network without a head, which can do nothing else. Without modules the vector of an encoder
+// is the mean, as in sentence-transformers; that of any other network, which can be made to embed, is that of the last
+// token, with length 1, as in vLLM.
 func (s *source) openPooling(runner string) error {
+	c := &s.network.Config
 	if runner == "generate" {
+		if c.Network.Head == model.NoHead {
+			return usageError{fmt.Errorf("--runner generate: %s has no head, without which it generates no tokens", c.Architecture)}
+		}
 		return nil
 	}
-	hidden := s.network.Config.Hidden
+	found := false
 	if s.network.GGUF() == nil {
-		_, found, err := readOptional(s.texts, pooling.ModulesFile)
-		if err != nil {
-			return err
-		}
-		if found {
-			s.pooling, err = pooling.Load(s.texts, hidden)
+		var err error
+		if _, found, err = readOptional(s.texts, pooling.ModulesFile); err != nil {
 			return err
 		}
 	}
-	if runner == "pooling" {
-		s.pooling = &pooling.Plan{Kind: pooling.Last, Hidden: hidden, Normalize: true}
+	switch {
+	case found:
+		var err error
+		if s.pooling, err = pooling.Load(s.texts, c.Hidden); err != nil {
+			return err
+		}
+	case c.Network.Whole:
+		s.pooling = &pooling.Plan{Kind: pooling.Mean, Hidden: c.Hidden}
+	case runner == "pooling" || c.Network.Head == model.NoHead:
+		s.pooling = &pooling.Plan{Kind: pooling.Last, Hidden: c.Hidden, Normalize: true}
+		return nil
+	default:
+		return nil
 	}
+	return s.limitTexts()
+}
+
+// limitTexts makes the context as long as the texts that the model was made for.
+func (s *source) limitTexts() error {
+	text, err := pooling.ReadText(s.texts)
+	if err != nil {
+		return err
+	}
+	if c := &s.network.Config; text.MaxTokens > 0 {
+		c.MaxSeqTokens = min(c.MaxSeqTokens, max(text.MaxTokens, 2))
+	}
+	s.lowercase = text.Lowercase
 	return nil
+}
+
+// checkCase refuses a model that wants texts in small letters with a tokenizer that tells letters apart.
+func (s *source) checkCase() error {
+	if !s.lowercase {
+		return nil
+	}
+	large, err := s.tokenizer.Encode(nil, "A Z Ä", false)
+	if err != nil {
+		return err
+	}
+	small, err := s.tokenizer.Encode(nil, "a z ä", false)
+	if err == nil && !slices.Equal(large, small) {
+		err = errors.New("do_lower_case is set, but the tokenizer takes capital letters as they are: give it a Lowercase normalizer")
+	}
+	return err
 }
 
 // openVocabulary opens the tokenizer, and settles which texts go with it. It returns where they are,

@@ -89,6 +89,19 @@ def unigram():
     return t, ROBERTA_TOKENS
 
 
+def gemma():
+    t = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    t.normalizer, t.decoder = normalizers.Replace(" ", "\u2581"), decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    special = ["<pad>", "<eos>", "<bos>", "<unk>"] + [f"<0x{i:02X}>" for i in range(256)]
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=420, special_tokens=special, show_progress=False))
+    made = json.loads(t.to_str())
+    made["added_tokens"] = [a for a in made["added_tokens"] if not a["content"].startswith("<0x")]
+    t = tokenizers.Tokenizer.from_str(json.dumps(made))
+    t.post_processor = processors.TemplateProcessing(single="<bos> $A <eos>", pair="<bos> $A <eos> <bos>:1 $B:1 <eos>:1", special_tokens=[("<bos>", 2), ("<eos>", 1)])
+    return t, dict(pad_token="<pad>", eos_token="<eos>", bos_token="<bos>", unk_token="<unk>")
+
+
 def tokenizer_of(spec):
     t, special = globals()[spec["tokenizer"]]()
     return transformers.PreTrainedTokenizerFast(tokenizer_object=t, model_max_length=spec.get("length", 512), **special)
@@ -200,6 +213,14 @@ def age(folder, spec):
     (folder / "sentence_bert_config.json").write_text(json.dumps(spec["old"]))
 
 
+def rename_keys(folder, spec):
+    """Writes config.json with the keys of the code that a published checkpoint brings, which transformers itself does not read."""
+    config = json.loads((folder / "config.json").read_text())
+    config = {spec["keys"].get(k, k): v for k, v in config.items() if spec["keys"].get(k, k)}
+    config.update(spec["more"])
+    (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+
+
 def open_embedder(folder):
     return SentenceTransformer(str(folder), device="cpu", model_kwargs=dict(dtype=torch.float32, attn_implementation="eager"))
 
@@ -264,6 +285,8 @@ def make_embedder(folder, name, spec):
     t = again.tokenizer
     (out / "golden.json").write_text(json.dumps({"texts": TEXTS, "tokens": [t(x)["input_ids"] for x in TEXTS],
                                                  "vectors": [[round(float(x), 8) for x in row] for row in v]}) + "\n")
+    if "keys" in spec:
+        rename_keys(out, spec)
     report(out, name, seed, f"cosine at most {apart(v):.2f}")
 
 
