@@ -235,6 +235,9 @@ var transformerFiles = []string{"sentence_bert_config.json", "sentence_roberta_c
 type Text struct {
 	MaxTokens int  // the most tokens of a text, or of a pair, with those that the tokenizer puts around them; 0: any
 	Lowercase bool // texts are written in small letters before they become tokens, whatever the tokenizer does
+	// Types says that the network is told which tokens are of the second text of a pair. A tokenizer of a class that is
+	// not made for one network does so only if model_input_names has token_type_ids, as in transformers 5.
+	Types bool
 }
 
 // ReadText reads what a model folder says of its texts: the settings of the Transformer of sentence-transformers, and where
@@ -251,21 +254,25 @@ func ReadText(fsys fs.FS) (Text, error) {
 			return Text{}, err
 		}
 	}
-	if t.MaxTokens != nil {
-		if *t.MaxTokens < 1 {
-			return Text{}, fmt.Errorf("pooling: a max_seq_length of %d", *t.MaxTokens)
-		}
-		return Text{*t.MaxTokens, t.Lowercase}, nil
-	}
 	var c struct {
-		Length float64 `json:"model_max_length"`
+		Length float64  `json:"model_max_length"`
+		Class  string   `json:"tokenizer_class"`
+		Inputs []string `json:"model_input_names"`
 	}
-	const tokenizer = "tokenizer_config.json"
-	if err := read(fsys, tokenizer, &c); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := read(fsys, "tokenizer_config.json", &c); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Text{}, err
 	}
-	if c.Length < 1 || c.Length > 1<<30 {
-		c.Length = 0
+	text := Text{Lowercase: t.Lowercase, Types: slices.Contains(c.Inputs, "token_type_ids")}
+	if c.Inputs == nil {
+		text.Types = c.Class != "TokenizersBackend" && c.Class != "PreTrainedTokenizerFast"
 	}
-	return Text{int(c.Length), t.Lowercase}, nil
+	switch {
+	case t.MaxTokens != nil && *t.MaxTokens < 1:
+		return Text{}, fmt.Errorf("pooling: a max_seq_length of %d", *t.MaxTokens)
+	case t.MaxTokens != nil:
+		text.MaxTokens = *t.MaxTokens
+	case c.Length >= 1 && c.Length <= 1<<30:
+		text.MaxTokens = int(c.Length)
+	}
+	return text, nil
 }

@@ -112,13 +112,13 @@ func TestReadText(t *testing.T) {
 		files []string
 		want  Text
 	}{
-		{nil, Text{}},
-		{[]string{own, `{"max_seq_length":256,"do_lower_case":true}`, tokenizer, `{"model_max_length":512}`}, Text{256, true}},
-		{[]string{"sentence_roberta_config.json", `{"max_seq_length":128}`}, Text{128, false}},
-		{[]string{own, `{"max_seq_length":null}`, tokenizer, `{"model_max_length":512}`}, Text{512, false}},
-		{[]string{own, `{"transformer_task":"feature-extraction"}`, tokenizer, `{"model_max_length":512}`}, Text{512, false}},
-		{[]string{tokenizer, `{"model_max_length":1000000000000000019884624838656}`}, Text{}},
-		{[]string{tokenizer, `{}`}, Text{}},
+		{nil, Text{Types: true}},
+		{[]string{own, `{"max_seq_length":256,"do_lower_case":true}`, tokenizer, `{"model_max_length":512,"tokenizer_class":"BertTokenizer"}`}, Text{256, true, true}},
+		{[]string{"sentence_roberta_config.json", `{"max_seq_length":128}`}, Text{128, false, true}},
+		{[]string{own, `{"max_seq_length":null}`, tokenizer, `{"model_max_length":512,"tokenizer_class":"TokenizersBackend"}`}, Text{512, false, false}},
+		{[]string{own, `{"transformer_task":"feature-extraction"}`, tokenizer, `{"model_max_length":512,"tokenizer_class":"PreTrainedTokenizerFast"}`}, Text{512, false, false}},
+		{[]string{tokenizer, `{"model_max_length":1000000000000000019884624838656,"tokenizer_class":"PreTrainedTokenizerFast","model_input_names":["input_ids","token_type_ids"]}`}, Text{0, false, true}},
+		{[]string{tokenizer, `{"tokenizer_class":"BertTokenizer","model_input_names":["input_ids"]}`}, Text{}},
 	} {
 		if got, err := ReadText(files(c.files...)); err != nil || got != c.want {
 			t.Errorf("%q: %+v, %v", c.files, got, err)

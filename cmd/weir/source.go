@@ -36,7 +36,7 @@ type source struct {
 	tokenizerInfo string // JSON, for /tokenizer_info
 	defaults      openai.Generation
 	pooling       *pooling.Plan // what makes vectors of the network's; nil: the model generates
-	lowercase     bool          // the model wants texts in small letters
+	text          pooling.Text  // of a model that embeds or classifies: what its texts are like
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -74,8 +74,8 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	return s, err
 }
 
-// openPooling settles whether the model embeds or generates. By itself a folder of sentence-transformers embeds, as its
-// modules say, and so does a network without a head, which can do nothing else. Without modules the vector of an encoder
+// openPooling settles whether the model embeds, classifies or generates. By itself a folder of sentence-transformers embeds, as its
+// modules say; a network with the head of a classifier classifies; and one without a head embeds, which is all that it can do. Without modules the vector of an encoder
 // is the mean, as in sentence-transformers; that of any other network, which can be made to embed, is that of the last
 // token, with length 1, as in vLLM.
 func (s *source) openPooling(runner string) error {
@@ -86,19 +86,21 @@ func (s *source) openPooling(runner string) error {
 		}
 		return nil
 	}
-	found := false
+	modules, classifies := false, pooling.IsClassifier(c.Architecture)
+	var err error
 	if s.network.GGUF() == nil {
-		var err error
-		if _, found, err = readOptional(s.texts, pooling.ModulesFile); err != nil {
+		if _, modules, err = readOptional(s.texts, pooling.ModulesFile); err == nil && modules && classifies {
+			modules, err = pooling.Embeds(s.texts) // and not the head of a cross-encoder
+		}
+		if err != nil {
 			return err
 		}
 	}
 	switch {
-	case found:
-		var err error
-		if s.pooling, err = pooling.Load(s.texts, c.Hidden); err != nil {
-			return err
-		}
+	case modules:
+		s.pooling, err = pooling.Load(s.texts, c.Hidden)
+	case classifies:
+		s.pooling, err = pooling.Classifier(s.texts, c.Architecture, c.Hidden, s.network.Extra)
 	case c.Network.Whole:
 		s.pooling = &pooling.Plan{Kind: pooling.Mean, Hidden: c.Hidden}
 	case runner == "pooling" || c.Network.Head == model.NoHead:
@@ -107,25 +109,25 @@ func (s *source) openPooling(runner string) error {
 	default:
 		return nil
 	}
+	if err != nil {
+		return err
+	}
 	return s.limitTexts()
 }
 
 // limitTexts makes the context as long as the texts that the model was made for.
 func (s *source) limitTexts() error {
-	text, err := pooling.ReadText(s.texts)
-	if err != nil {
-		return err
+	var err error
+	s.text, err = pooling.ReadText(s.texts)
+	if c := &s.network.Config; err == nil && s.text.MaxTokens > 0 {
+		c.MaxSeqTokens = min(c.MaxSeqTokens, max(s.text.MaxTokens, 2))
 	}
-	if c := &s.network.Config; text.MaxTokens > 0 {
-		c.MaxSeqTokens = min(c.MaxSeqTokens, max(text.MaxTokens, 2))
-	}
-	s.lowercase = text.Lowercase
-	return nil
+	return err
 }
 
 // checkCase refuses a model that wants texts in small letters with a tokenizer that tells letters apart.
 func (s *source) checkCase() error {
-	if !s.lowercase {
+	if !s.text.Lowercase {
 		return nil
 	}
 	large, err := s.tokenizer.Encode(nil, "A Z Ä", false)

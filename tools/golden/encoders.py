@@ -1,15 +1,15 @@
 """Golden data of models that embed or classify: tiny random checkpoints and what sentence-transformers computes.
 
     pip install -r encoders-requirements.txt        (torch 2.15.0, transformers 5.23.0, sentence-transformers 6.2.0)
-    python encoders.py ../../model/testdata/encoders [NAME ...]
+    python encoders.py ../../model/testdata [NAME ...]
 
-Writes for each of ENCODERS and CLASSIFIERS, below the folder:
+Writes for each of ENCODERS, below encoders in the folder, and of CLASSIFIERS, below classifiers:
 
   NAME/...            the folder as sentence-transformers saves it, or as it saved it some years ago
   NAME/golden.json    texts, the tokens of each, and their vectors; of a classifier pairs of texts, their tokens and types, logits and scores
 
 All arithmetic is float32 on the CPU with eager attention, a text at a time. Every parameter is drawn, and stored in float16, which holds it
-exactly. The script fails unless all texts lie below a cosine of 0.9 of each other, and each kind of parameter, and each edit of the
+exactly. The script fails unless float64 gives nearly the same, all texts lie below a cosine of 0.9 of each other, and each kind of parameter, and each edit of the
 configuration that is listed, moves a component by at least a hundred times the tolerance of the tests.
 """
 import copy
@@ -31,10 +31,10 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from encoders_list import ENCODERS
+from encoders_list import CLASSIFIERS, ENCODERS
 
-PINNED = {"torch": "2.15.0", "transformers": "5.23.0", "sentence_transformers": "6.2.0", "tokenizers": tokenizers.__version__}
-MOST_COSINE, LEAST_MOVE = 0.9, 1e-3
+PINNED = {"torch": "2.15.0", "transformers": "5.23.0", "sentence_transformers": "6.2.0", "tokenizers": "0.23.3"}
+MOST_COSINE, LEAST_MOVE, MOST_UNSTEADY = 0.9, 1e-3, 3e-6
 
 CORPUS = """The quick brown fox jumps over the lazy dog near the river bank.
 A weir is a low dam that keeps a stream steady, and this one keeps streams of tokens steady.
@@ -65,7 +65,8 @@ def wordpiece():
     t.decoder = decoders.WordPiece()
     t.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=260, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False))
     t.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-    return t, dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    return t, dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
+                   model_input_names=["input_ids", "token_type_ids", "attention_mask"])
 
 
 ROBERTA_TOKENS = dict(bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>", mask_token="<mask>", cls_token="<s>", sep_token="</s>")
@@ -245,6 +246,15 @@ def center(st, spec):
             p.copy_((p - pooled.mean(0)).half().float())
 
 
+def unsteady(model, answer):
+    """How far the answer in float32 is from that in float64. Networks with sharp attention swell roundings, and others would not repeat them."""
+    before = answer()
+    model.double()
+    after = answer()
+    model.float()
+    return float(abs(after - before).max())
+
+
 def modules(spec, raw, hidden):
     parts = [Transformer(str(raw), model_kwargs=dict(dtype=torch.float32, attn_implementation="eager")), Pooling(hidden, spec["pooling"])]
     for m in spec["modules"]:
@@ -265,10 +275,10 @@ def make_embedder(folder, name, spec):
             draw(list(part.named_parameters()), seed, spec)
         center(st, spec)
         v = vectors(st)
-        if apart(v) < MOST_COSINE:
+        if apart(v) < MOST_COSINE and unsteady(st, lambda: vectors(st)) < MOST_UNSTEADY:
             break
     else:
-        raise SystemExit(f"{name}: no seed has texts that are far apart, the last {apart(v):.2f}")
+        raise SystemExit(f"{name}: no seed has texts that are far apart and steady, the last {apart(v):.2f} {unsteady(st, lambda: vectors(st)):.2g}")
     check_parameters(st[0].model, lambda: vectors(st), spec, name)
     shutil.rmtree(out, ignore_errors=True)
     st.save(str(out), create_model_card=False)
@@ -290,6 +300,59 @@ def make_embedder(folder, name, spec):
     report(out, name, seed, f"cosine at most {apart(v):.2f}")
 
 
+PAIRS = [(TEXTS[a], TEXTS[b]) for a, b in ((1, 0), (1, 4), (6, 2), (3, 3), (4, 5), (7, 6))]
+
+
+def open_classifier(folder):
+    return CrossEncoder(str(folder), device="cpu", model_kwargs=dict(dtype=torch.float32, attn_implementation="eager"))
+
+
+def scores(ce, activation):
+    rows = [ce.predict([p], batch_size=1, activation_fn=activation, convert_to_numpy=True)[0] for p in PAIRS]
+    return numpy.stack(rows).astype(numpy.float64).reshape(len(PAIRS), -1)
+
+
+def make_classifier(folder, name, spec):
+    """A classifier's folder. Its logits for the pairs are spread, so that they tell networks apart."""
+    out, raw = folder / name, folder / (name + "-raw")
+    tok = tokenizer_of(spec)
+    model = build(spec, len(tok))
+    model.save_pretrained(raw)
+    tok.save_pretrained(raw)
+    activation = getattr(torch.nn, spec["activation"])() if "activation" in spec else None
+    if isinstance(activation, torch.nn.Softmax):
+        activation = torch.nn.Softmax(dim=-1)
+    ce = CrossEncoder(str(raw), device="cpu", activation_fn=activation, model_kwargs=dict(dtype=torch.float32, attn_implementation="eager"))
+    ce.eval()
+    plain = torch.nn.Identity()
+    for seed in range(1, 60):
+        draw(list(ce[0].model.named_parameters()), seed, spec)
+        logits = scores(ce, plain)
+        spread = float(numpy.abs(logits[:, None] - logits[None]).max(-1)[~numpy.eye(len(PAIRS), dtype=bool)].min())
+        if spread > 0.02 and abs(logits).max() < 6 and unsteady(ce, lambda: scores(ce, plain)) < MOST_UNSTEADY:
+            break
+    else:
+        raise SystemExit(f"{name}: no seed tells pairs apart and is steady, the last {spread:.2g} {unsteady(ce, lambda: scores(ce, plain)):.2g}")
+    check_parameters(ce[0].model, lambda: scores(ce, plain), spec, name)
+    shutil.rmtree(out, ignore_errors=True)
+    ce.save(str(out), create_model_card=False)
+    if "old" in spec:  # as sentence-transformers 4 saved it
+        for extra in ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"):
+            (out / extra).unlink(missing_ok=True)
+        spec = dict(spec, write={"sentence_transformers": {"activation_fn": f"torch.nn.modules.linear.{spec['activation']}", "version": "4.1.0"}})
+    shrink(out, spec)
+    shutil.rmtree(raw)
+    again = open_classifier(out)
+    t = again.tokenizer
+    assert float(abs(scores(again, plain) - logits).max()) < 1e-6, name
+    pairs = [t(a, b) for a, b in PAIRS]
+    assert max(len(x["input_ids"]) for x in pairs) <= t.model_max_length, f"{name}: pairs are cut"
+    (out / "golden.json").write_text(json.dumps({
+        "pairs": PAIRS, "tokens": [x["input_ids"] for x in pairs], "types": [x.get("token_type_ids", [0] * len(x["input_ids"])) for x in pairs],
+        "logits": logits.round(8).tolist(), "scores": scores(again, None).round(8).tolist()}) + "\n")
+    report(out, name, seed, f"logits {spread:.2f} apart")
+
+
 def report(out, name, seed, what):
     size = sum(f.stat().st_size for f in out.rglob("*") if f.is_file())
     print(f"{name}: seed {seed}, {size // 1024} KiB, {what}", flush=True)
@@ -304,11 +367,15 @@ if __name__ == "__main__":
     transformers.logging.disable_progress_bar()
     torch.use_deterministic_algorithms(True)
     folder = pathlib.Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("encoders", "classifiers"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
     failed = []
-    for name in sys.argv[2:] or ENCODERS:
+    for name in sys.argv[2:] or ENCODERS | CLASSIFIERS:
         try:
-            make_embedder(folder, name, ENCODERS[name])
+            if name in ENCODERS:
+                make_embedder(folder / "encoders", name, ENCODERS[name])
+            else:
+                make_classifier(folder / "classifiers", name, CLASSIFIERS[name])
         except (SystemExit, Exception) as e:
             failed.append(name)
             print(f"{name}: FAILED: {type(e).__name__}: {e}", flush=True)

@@ -29,10 +29,10 @@ ENCODERS = {
     "xlm-roberta": dict(cls="XLMRobertaModel", tokenizer="unigram", pooling="mean", modules=["Normalize"], config=ROBERTA, same=SAME_BERT, last=LAST),
     "modernbert": dict(cls="ModernBertModel", tokenizer="bytelevel", pooling="mean", modules=["Normalize"], config=MODERN,
                        edits={"local_attention": 10, "rope_parameters.full_attention.rope_theta": 10000.0, "rope_parameters.sliding_attention.rope_theta": 160000.0}),
-    "modernbert-masked": dict(cls="ModernBertForMaskedLM", tokenizer="bytelevel", pooling="cls", modules=[], config=dict(MODERN, attention_bias=True, mlp_bias=True, norm_bias=True), whole="model",
+    "modernbert-masked": dict(gain=1.3, cls="ModernBertForMaskedLM", tokenizer="bytelevel", pooling="cls", modules=[], config=dict(MODERN, attention_bias=True, mlp_bias=True, norm_bias=True), whole="model",
                               same=[], last=r"^final_norm.bias"),
     "nomic": dict(cls="NomicBertModel", tokenizer="wordpiece", pooling="mean", modules=["Normalize"], config=NOMIC, same=["pooler."], last=r"post_mlp_layernorm.bias"),
-    "nomic-own": dict(cls="NomicBertModel", tokenizer="wordpiece", pooling="mean", modules=[], config=dict(NOMIC, rope_parameters=dict(rope_type="default", rope_theta=500.0)),
+    "nomic-own": dict(gain=1.4, cls="NomicBertModel", tokenizer="wordpiece", pooling="mean", modules=[], config=dict(NOMIC, rope_parameters=dict(rope_type="default", rope_theta=500.0)),
                       same=["pooler."], last=r"post_mlp_layernorm.bias",
                       keys=dict(hidden_size="n_embd", num_hidden_layers="n_layer", num_attention_heads="n_head", intermediate_size="n_inner", max_position_embeddings="n_positions",
                                 layer_norm_eps="layer_norm_epsilon", hidden_act="activation_function", rope_parameters="", head_dim=""),
@@ -43,5 +43,22 @@ ENCODERS = {
                            config=dict(GEMMA, use_bidirectional_attention=True), edits={"sliding_window": 12, "use_bidirectional_attention": False, "rope_parameters.full_attention.rope_theta": 10000.0}),
     # Networks that generate otherwise, as sentence-transformers saves them: without a head, and their tensors without a prefix.
     "qwen3": dict(cls="Qwen3Model", tokenizer="bytelevel", pooling="lasttoken", modules=["Normalize"], config=QWEN),
-    "gemma3": dict(cls="Gemma3TextModel", tokenizer="gemma", pooling="mean", modules=["Normalize"], plus_one=True, config=GEMMA),
+}
+
+# Networks with the head of a classifier. activation is what sentence-transformers saves, "": its default. old is how it was saved some years ago.
+CLASSIFIERS = {
+    # As ms-marco-MiniLM: one label, the logit as it is, and settings in config.json.
+    "cross-bert": dict(cls="BertForSequenceClassification", tokenizer="wordpiece", config=dict(BERT, max_position_embeddings=160, num_labels=1), same=["key.bias"], activation="Identity", old=True),
+    # As bge-reranker: one label with a Sigmoid.
+    "cross-xlm-roberta": dict(gain=1.5, cls="XLMRobertaForSequenceClassification", tokenizer="unigram", config=dict(ROBERTA, max_position_embeddings=162, num_labels=1), same=["key.bias"]),
+    # As nli models: several labels.
+    "cross-roberta": dict(cls="RobertaForSequenceClassification", tokenizer="bytelevel", config=dict(ROBERTA, max_position_embeddings=162, num_labels=3), same=["key.bias"], activation="Softmax"),
+    # As gte-reranker-modernbert: the mean goes through a product, an activation and a norm.
+    "cross-modernbert": dict(cls="ModernBertForSequenceClassification", tokenizer="bytelevel", config=dict(MODERN, max_position_embeddings=160, num_labels=1, classifier_pooling="mean"), same=[]),
+    "cross-modernbert-bias": dict(gain=1.3, cls="ModernBertForSequenceClassification", tokenizer="bytelevel", same=[],
+                                  config=dict(MODERN, max_position_embeddings=160, num_labels=2, classifier_pooling="cls", classifier_bias=True, norm_bias=True, classifier_activation="relu")),
+    "cross-nomic": dict(gain=1.3, cls="NomicBertForSequenceClassification", tokenizer="wordpiece", config=dict(NOMIC, max_position_embeddings=160, num_labels=1), same=[]),
+    # Networks that generate otherwise: the last token's vector. The published Qwen3-Reranker, converted, is one.
+    "cross-qwen3": dict(cls="Qwen3ForSequenceClassification", tokenizer="bytelevel", config=dict(QWEN, max_position_embeddings=160, num_labels=1), same=[]),
+    "cross-llama": dict(gain=1.3, cls="LlamaForSequenceClassification", tokenizer="bytelevel", config=dict(QWEN, max_position_embeddings=160, num_labels=4), same=[]),
 }
