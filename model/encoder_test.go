@@ -180,19 +180,7 @@ func TestEncoderInvariance(t *testing.T) {
 					want = append(want, alone.vectors(x)[0])
 				}
 				for round := range 4 {
-					h := newHarness(t, m, open(), o, uint64(round))
-					order := rng.Perm(len(texts))
-					var batch []typed
-					for _, i := range order {
-						batch = append(batch, texts[i])
-					}
-					for k, rows := range h.vectors(batch...) {
-						for p, row := range rows {
-							if !slices.EqualFunc(row, want[order[k]][p], func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
-								t.Fatalf("text %d, token %d: %v beside others and %v alone", order[k], p, row[:4], want[order[k]][p][:4])
-							}
-						}
-					}
+					shuffledTexts(t, newHarness(t, m, open(), o, uint64(round)), rng.Perm(len(texts)), texts, want)
 				}
 				last := texts[len(texts)-1]
 				other := alone.vectors(typed{tokens: last.tokens})[0]
@@ -201,6 +189,22 @@ func TestEncoderInvariance(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// shuffledTexts computes all texts in one step, in the given order, and compares their vectors with those of each alone.
+func shuffledTexts(t *testing.T, h *harness, order []int, texts []typed, want [][][]float32) {
+	t.Helper()
+	var batch []typed
+	for _, i := range order {
+		batch = append(batch, texts[i])
+	}
+	for k, rows := range h.vectors(batch...) {
+		for p, row := range rows {
+			if !slices.EqualFunc(row, want[order[k]][p], func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+				t.Fatalf("text %d, token %d: %v beside others and %v alone", order[k], p, row[:4], want[order[k]][p][:4])
+			}
+		}
 	}
 }
 

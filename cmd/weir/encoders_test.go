@@ -11,6 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/device/cpu"
+	"weir/model"
+	"weir/pooling"
 )
 
 const encoderFolders = "../../model/testdata/encoders"
@@ -82,16 +86,21 @@ func TestServeEncoders(t *testing.T) {
 				if tokens != len(g.Tokens[i]) || !slices.Equal(alone[0], together[i]) {
 					t.Errorf("%q: %d tokens, want %v; the vector alone and beside others: %v %v", g.Texts[i], tokens, g.Tokens[i], alone[0], together[i])
 				}
-				if len(want) != len(alone[0]) {
-					t.Fatalf("%d components instead of %d", len(alone[0]), len(want))
-				}
-				for k := range want {
-					if !(math.Abs(alone[0][k]-want[k]) <= 1e-5) {
-						t.Fatalf("%q: component %d is %v instead of %v", g.Texts[i], k, alone[0][k], want[k])
-					}
-				}
+				compareVectors(t, g.Texts[i], alone[0], want)
 			}
 		})
+	}
+}
+
+func compareVectors(t *testing.T, text string, got, want []float64) {
+	t.Helper()
+	if len(want) != len(got) {
+		t.Fatalf("%d components instead of %d", len(got), len(want))
+	}
+	for k := range want {
+		if !(math.Abs(got[k]-want[k]) <= 1e-5) {
+			t.Fatalf("%q: component %d is %v instead of %v", text, k, got[k], want[k])
+		}
 	}
 }
 
@@ -177,5 +186,23 @@ func TestServeEncoderWithoutModules(t *testing.T) {
 	}
 	if math.Abs(length-1) < 0.1 {
 		t.Errorf("the vector has the length %v: it was normalized", length)
+	}
+}
+
+// TestEncoderRoom: a step of an encoder has room for its context, whatever the flags say of chunks, and its keys and values
+// are as exact as its vectors.
+func TestEncoderRoom(t *testing.T) {
+	for _, args := range [][]string{nil, {"--enable-chunked-prefill"}, {"--max-num-partial-prefills", "4"}} {
+		o, _ := parseServe(t, args...)
+		s := &source{network: &model.Model{Config: model.Config{MaxSeqTokens: 8000, Network: model.Network{Whole: true}}}, pooling: &pooling.Plan{}}
+		e := o.engine.suiting(s)
+		longest := e.longest(&s.network.Config, nil)
+		tokens, _ := e.stepLimits(false, longest)
+		if _, kv, _ := e.types(); tokens < longest || longest < leastContext || !e.engineConfig(128).Scheduler.WholePrompts || kv != cpu.F32 {
+			t.Errorf("%q: steps of %d tokens for texts of %d, keys and values in %v", args, tokens, longest, kv)
+		}
+		if o.engine.kvDtype != "auto" || !o.engine.chunked {
+			t.Error("the options themselves have changed")
+		}
 	}
 }
