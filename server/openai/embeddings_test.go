@@ -38,7 +38,13 @@ func newEmbedder(t *testing.T, change func(*servertest.Setup)) *testServer {
 // pooled is what the engine itself gives for a prompt.
 func (h *testServer) pooled(t *testing.T, tokens []int32, kind engine.Pooling) []float32 {
 	t.Helper()
-	st, err := h.Engine.Submit(engine.Request{Tokens: tokens, Pool: kind, Sampling: sampler.DefaultParams()})
+	return h.pooledBy(t, engine.Request{Tokens: tokens, Pool: kind, Sampling: sampler.DefaultParams()})
+}
+
+// pooledBy is what the engine itself gives for a request.
+func (h *testServer) pooledBy(t *testing.T, r engine.Request) []float32 {
+	t.Helper()
+	st, err := h.Engine.Submit(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,6 +149,16 @@ func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 // encode tokenizes a text and fits it into its limit. If ctx has ended it may return
 // neither tokens nor an error, because nobody waits for them.
 func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit promptLimit, in *input) ([]int32, *api.Error) {
+	tokens, bad := m.tokens(ctx, text, q.AddSpecialTokens, limit, in)
+	if tokens == nil || bad != nil {
+		return nil, bad
+	}
+	return m.fit(tokens, limit)
+}
+
+// tokens tokenizes a text, unless it can have no place in the limit however it is tokenized. If ctx has ended it
+// may return nil and no error.
+func (m *Model) tokens(ctx context.Context, text string, special bool, limit promptLimit, in *input) ([]int32, *api.Error) {
 	// A text of so many characters has too many tokens even if each has the greatest
 	// length, so that tokenizing it would only cost time.
 	if most := m.MaxLen * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
@@ -159,14 +169,14 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit p
 	if !in.memory.tokenize(len(text)) {
 		return nil, nil
 	}
-	tokens, err := m.Tokenizer.EncodeWithin(ctx.Done(), in.memory.tokenize, nil, text, q.AddSpecialTokens)
+	tokens, err := m.Tokenizer.EncodeWithin(ctx.Done(), in.memory.tokenize, nil, text, special)
 	if errors.Is(err, tokenizer.ErrStopped) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, api.ErrTooComplex()
 	}
-	return m.fit(tokens, limit)
+	return tokens, nil
 }
 
 // fit cuts a prompt to its limit, or refuses it.
