@@ -36,6 +36,7 @@ type source struct {
 	tokenizerInfo string // JSON, for /tokenizer_info
 	defaults      openai.Generation
 	pooling       *pooling.Plan // what makes vectors of the network's; nil: the model generates
+	scoring       openai.Scoring
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -52,12 +53,19 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	if err := s.openPooling(o.runner); err != nil {
+	scores, err := s.readReranker(o)
+	if err == nil && !scores.logits {
+		err = s.openPooling(o.runner)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	from, err := s.openVocabulary(o)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.openScores(&scores, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	var eos string
 	if s.chat, eos, err = openChat(s.texts, o); err != nil {

@@ -59,6 +59,10 @@ type Scoring struct {
 	Form   PairForm
 	Types  int      // token types (segments) of the network; up to 1: it has none
 	Labels []string // names of the classes; nil: they have none
+
+	Prompt     string              // the system message of rendered pairs, or what stands in front of the first text; "": nothing
+	Kwargs     jsontext.RawMessage // arguments of the template, an object, which requests may override; nil: none
+	Generation bool                // the template is asked for a generation prompt
 }
 
 // longest is the length of the longest name of a class, as it may be encoded.

@@ -178,16 +178,39 @@ func (x *scorer) pairs(ctx context.Context) ([]promptTokens, *api.Error) {
 
 // text is the text of a pair.
 func (x *scorer) text(ctx context.Context, query, document string) (string, *api.Error) {
-	if x.m.Scoring.Form == PairTexts {
-		return query + document, nil
+	sc := &x.m.Scoring
+	if sc.Form == PairTexts {
+		return sc.Prompt + query + document, nil
 	}
 	q := x.q.ChatRequest
-	q.Messages = []api.Message{
-		{Role: "query", Content: api.Content{Kind: api.ContentText, Text: query}},
-		{Role: "document", Content: api.Content{Kind: api.ContentText, Text: document}},
+	q.AddGenerationPrompt, q.ChatTemplateKwargs = sc.Generation, withKwargs(sc.Kwargs, q.ChatTemplateKwargs)
+	if sc.Prompt != "" {
+		q.Messages = append(q.Messages, messageOf("system", sc.Prompt))
 	}
+	q.Messages = append(q.Messages, messageOf("query", query), messageOf("document", document))
 	p, bad := x.m.render(ctx, &q, x.in)
 	return p.Text, bad
+}
+
+// messageOf is a message with a text.
+func messageOf(role, text string) api.Message {
+	return api.Message{Role: role, Content: api.Content{Kind: api.ContentText, Text: text}}
+}
+
+// withKwargs returns the arguments of a template from two objects, of which the second wins; nil: none.
+func withKwargs(own jsontext.RawMessage, sent api.Raw) api.Raw {
+	switch {
+	case own == nil:
+		return sent
+	case len(sent) == 0:
+		return api.Raw(own)
+	}
+	list := append([]byte(nil), jsontext.Trim(own)...)
+	inner := jsontext.Trim(jsontext.Trim(sent)[1:])
+	if len(inner) == 1 { // the end of an empty object
+		return list
+	}
+	return append(append(list[:len(list)-1], ','), inner...) // of members with the same name the last one counts
 }
 
 // joined returns the pairs in the tokenizer's template. Each text is tokenized once.
@@ -199,11 +222,11 @@ func (x *scorer) joined(ctx context.Context) ([]promptTokens, *api.Error) {
 	for i := range n {
 		var bad *api.Error
 		if i < len(x.q.Queries) {
-			if query, bad = x.part(ctx, x.q.Queries[i], x.q.MostQuery); bad != nil || ctx.Err() != nil {
+			if query, bad = x.part(ctx, x.m.Scoring.Prompt, x.q.Queries[i], x.q.MostQuery); bad != nil || ctx.Err() != nil {
 				return nil, bad
 			}
 		}
-		document, bad := x.part(ctx, x.q.Documents[i], x.q.MostDoc)
+		document, bad := x.part(ctx, "", x.q.Documents[i], x.q.MostDoc)
 		if bad != nil || ctx.Err() != nil {
 			return nil, bad
 		}
@@ -221,17 +244,13 @@ func (x *scorer) joined(ctx context.Context) ([]promptTokens, *api.Error) {
 	return all, nil
 }
 
-// part returns the tokens of a text of a pair.
-func (x *scorer) part(ctx context.Context, text string, most int) ([]int32, *api.Error) {
-	limit := x.limit
-	if most > 0 {
-		limit.keep = most
+// part returns the tokens of a text of a pair, behind a prompt.
+func (x *scorer) part(ctx context.Context, prompt, text string, most int) ([]int32, *api.Error) {
+	text, bad := x.shortened(ctx, text, most)
+	if bad != nil || ctx.Err() != nil {
+		return nil, bad
 	}
-	ids, bad := x.m.tokens(ctx, text, false, limit, x.in)
-	if most > 0 && len(ids) > most {
-		ids = ids[:most]
-	}
-	return ids, bad
+	return x.m.tokens(ctx, prompt+text, false, x.limit, x.in)
 }
 
 // join puts the tokens of two texts together. Of too many the longest text loses its end, unless the request says

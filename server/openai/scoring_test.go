@@ -91,7 +91,9 @@ func (h *testServer) score(t *testing.T, p *pooling.Plan, tokens []int32, o pool
 }
 
 // decoded is the text of tokens.
-func decoded(ids []int32) string { return servertest.Tokenizer().Decode(ids, tokenizer.DecodeOptions{}) }
+func decoded(ids []int32) string {
+	return servertest.Tokenizer().Decode(ids, tokenizer.DecodeOptions{})
+}
 
 type scores struct {
 	ID, Object, Model string
@@ -270,6 +272,37 @@ func TestR5Forms(t *testing.T) {
 	}
 }
 
+// TestR5Prompts: what a model's files say of its pairs, which requests may override where it is arguments.
+func TestR5Prompts(t *testing.T) {
+	t.Parallel()
+	plan := head(1, pooling.Sigmoid)
+	const template = `{{ a }}{{ b }}: {% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}{% if add_generation_prompt %}!{% endif %}`
+	renderer, err := chat.New(chat.Config{Templates: []chat.Template{{Source: template}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := openai.Scoring{Form: openai.PairRendered, Prompt: "judge", Kwargs: []byte(` {"a": "A", "b": "B"} `), Generation: true}
+	h := newScorer(t, func(s *servertest.Setup) { s.Model.Chat, s.Model.Scoring = renderer, sc })
+	for kwargs, want := range map[string]string{
+		"null": "AB", "{}": "AB", ` { } `: "AB", `{"b":"C"}`: "AC", ` {"a":"x","c":1} `: "xB",
+	} {
+		var got scores
+		h.post(t, "/score", map[string]any{"text_1": "Hi", "text_2": "a tale", "chat_template_kwargs": json.RawMessage(kwargs)}, &got)
+		text := want + ": system=judge;query=Hi;document=a tale;!"
+		if want := h.score(t, plan, around(text), pooling.Options{}); got.Data[0].Score != want {
+			t.Errorf("%s: %+v, want %v", kwargs, got, want)
+		}
+	}
+	for form, want := range map[openai.PairForm][]int32{openai.PairTexts: around("judge Hia tale"), openai.PairJoined: pairOf("judge Hi", "a tale")} {
+		h := newScorer(t, func(s *servertest.Setup) { s.Model.Scoring = openai.Scoring{Form: form, Prompt: "judge "} })
+		var got scores
+		h.post(t, "/score", map[string]any{"text_1": "Hi", "text_2": "a tale"}, &got)
+		if want := h.score(t, plan, want, pooling.Options{}); got.Data[0].Score != want {
+			t.Errorf("form %d: %+v, want %v", form, got, want)
+		}
+	}
+}
+
 // TestR5Types: an encoder with token types gets them, and one without them does not; they are cut with the tokens.
 func TestR5Types(t *testing.T) {
 	t.Parallel()
@@ -312,7 +345,9 @@ func TestR6R7Cuts(t *testing.T) {
 	if len(query) < 3 || len(document) < 6 {
 		t.Fatalf("texts of %d and %d tokens", len(query), len(document))
 	}
-	join := func(q, d int) []int32 { return slices.Concat([]int32{begin}, query[:q], []int32{end}, document[:d], []int32{end}) }
+	join := func(q, d int) []int32 {
+		return slices.Concat([]int32{begin}, query[:q], []int32{end}, document[:d], []int32{end})
+	}
 	whole := join(len(query), len(document))
 	n := len(whole)
 	for _, c := range []struct {
@@ -348,7 +383,7 @@ func TestR6R7Cuts(t *testing.T) {
 		want   []int32
 	}{
 		{map[string]any{"truncate_prompt_tokens": 3}, around("one two three four")[:3]},
-		{map[string]any{"max_tokens_per_query": 2, "max_tokens_per_doc": 1}, around(decoded(query[:2])+decoded(document[:1]))},
+		{map[string]any{"max_tokens_per_query": 2, "max_tokens_per_doc": 1}, around(decoded(query[:2]) + decoded(document[:1]))},
 	} {
 		c.fields["text_1"], c.fields["text_2"] = "one two three", "four five six seven eight nine"
 		texts.post(t, "/score", c.fields, &got)
