@@ -25,7 +25,7 @@ const (
 )
 
 // newEmbedder starts a server whose model embeds: the mean of all vectors, normalized.
-func newEmbedder(t *testing.T, change func(*servertest.Setup)) *testServer {
+func newEmbedder(t testing.TB, change func(*servertest.Setup)) *testServer {
 	return newServer(t, func(s *servertest.Setup) {
 		s.Spec.Hidden = vectorSize
 		s.Model.Pooling = &pooling.Plan{Kind: pooling.Mean, Hidden: vectorSize, Normalize: true}

@@ -34,6 +34,7 @@ type scorer struct {
 	q     *api.ScoreRequest
 	in    *input
 	limit promptLimit
+	bytes int // of the texts of all pairs, each with its query, of a cross-encoder
 }
 
 // prepareScores does for /score and /rerank what prepareChat does for chats.
@@ -50,7 +51,7 @@ func (s *Service) prepareScores(ctx context.Context, m *Model, in *input, decode
 		return nil, err
 	}
 	x := scorer{m: m, q: q, in: in}
-	if err := x.check(s.cfg.Limits.Prompts); err != nil {
+	if err := x.check(s.cfg.Limits.Prompts, s.cfg.MaxEcho); err != nil {
 		return nil, err
 	}
 	var inputs []promptTokens
@@ -75,8 +76,9 @@ func (s *Service) prepareScores(ctx context.Context, m *Model, in *input, decode
 	return p, nil
 }
 
-// check refuses a request for reasons that can be found without tokenizing it.
-func (x *scorer) check(prompts int) error {
+// check refuses a request for reasons that can be found without tokenizing it. It may have so many prompts, and its
+// pairs so many bytes.
+func (x *scorer) check(prompts, most int) error {
 	m, q := x.m, x.q
 	if bad := m.checkTask("score", ""); bad != nil {
 		return bad
@@ -94,6 +96,12 @@ func (x *scorer) check(prompts int) error {
 	}
 	if n := len(q.Queries) + len(q.Documents); m.Pooling.Labels == 0 && n > prompts {
 		return failure.BadRequest("", "A model that embeds computes a vector for each of %d texts, but a request may have at most %d.", n, prompts)
+	}
+	for i, d := range q.Documents {
+		x.bytes += len(q.Query(i)) + len(d)
+	}
+	if m.Pooling.Labels > 0 && x.bytes > most {
+		return failure.BadRequest("", "The texts of all pairs, the query with each document, are %d bytes, but together they may have at most %d.", x.bytes, most)
 	}
 	var bad *api.Error
 	if x.limit, bad = m.pooledLimit(&q.Options); bad != nil {
@@ -141,12 +149,15 @@ func (x *scorer) shortened(ctx context.Context, text string, most int) (string, 
 
 // pairs returns what a cross-encoder reads of each pair. If ctx has ended it may return neither tokens nor an error.
 func (x *scorer) pairs(ctx context.Context) ([]promptTokens, *api.Error) {
+	// The texts of the body are counted once, and here each pair has its query.
+	held := preparingPrompt*int64(len(x.q.Documents)) + preparingByte*int64(x.bytes)
+	if !x.in.memory.more(held) {
+		return nil, nil
+	}
 	if x.m.Scoring.Form == PairJoined {
 		return x.joined(ctx)
 	}
-	n := len(x.q.Documents)
-	held := preparingPrompt * int64(n)
-	all := make([]promptTokens, 0, n)
+	all := make([]promptTokens, 0, len(x.q.Documents))
 	var query string
 	for i, document := range x.q.Documents {
 		var bad *api.Error
@@ -158,19 +169,15 @@ func (x *scorer) pairs(ctx context.Context) ([]promptTokens, *api.Error) {
 		if document, bad = x.shortened(ctx, document, x.q.MostDoc); bad != nil || ctx.Err() != nil {
 			return nil, bad
 		}
-		// Each pair repeats the query, and preparingSize counts it once.
-		if !x.in.memory.more(held + renderingByte*int64(len(query)+len(document))) {
-			return nil, nil
-		}
 		text, bad := x.text(ctx, query, document)
-		if bad != nil || ctx.Err() != nil {
+		if bad != nil || ctx.Err() != nil || !x.in.memory.more(held+tokenizingByte*int64(len(text))) {
 			return nil, bad
 		}
 		ids, bad := x.m.encode(ctx, &x.q.Options, text, x.limit, x.in)
 		if bad != nil || ctx.Err() != nil {
 			return nil, bad
 		}
-		held += 4 * int64(len(ids))
+		held += 4 * int64(len(ids)) // of what the template adds
 		all = append(all, promptTokens{ids: ids})
 	}
 	return all, nil
@@ -215,30 +222,23 @@ func withKwargs(own jsontext.RawMessage, sent api.Raw) api.Raw {
 
 // joined returns the pairs in the tokenizer's template. Each text is tokenized once.
 func (x *scorer) joined(ctx context.Context) ([]promptTokens, *api.Error) {
-	n := len(x.q.Documents)
-	held := preparingPrompt * int64(n)
-	all := make([]promptTokens, 0, n)
+	all := make([]promptTokens, 0, len(x.q.Documents))
 	var query []int32
-	for i := range n {
+	for i, document := range x.q.Documents {
 		var bad *api.Error
 		if i < len(x.q.Queries) {
 			if query, bad = x.part(ctx, x.m.Scoring.Prompt, x.q.Queries[i], x.q.MostQuery); bad != nil || ctx.Err() != nil {
 				return nil, bad
 			}
 		}
-		document, bad := x.part(ctx, "", x.q.Documents[i], x.q.MostDoc)
+		second, bad := x.part(ctx, "", document, x.q.MostDoc)
 		if bad != nil || ctx.Err() != nil {
 			return nil, bad
 		}
-		// The ids and types of the pair, and of what is kept of it.
-		if !x.in.memory.more(held + 16*int64(len(query)+len(document))) {
-			return nil, nil
-		}
-		pair, bad := x.join(query, document)
+		pair, bad := x.join(query, second)
 		if bad != nil {
 			return nil, bad
 		}
-		held += 8 * int64(len(pair.ids))
 		all = append(all, pair)
 	}
 	return all, nil
