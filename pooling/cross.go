@@ -21,7 +21,7 @@ type Cross struct {
 	Kwargs     jsontext.RawMessage // arguments of the template, an object; nil: none
 	Generation bool                // the template is asked for a generation prompt
 	Prompt     string              // in front of the first text, or the system message
-	Activation *Activation         // of the number; nil: they do not say
+	Activation *Activation         // of a number that is made of logits; nil: they do not say
 }
 
 // The files of a cross-encoder.
@@ -70,7 +70,9 @@ func ReadCross(fsys fs.FS) (c Cross, found bool, err error) {
 	if err := c.readForm(fsys, path.Join(modules[0].Path, transformerFile)); err != nil {
 		return c, false, err
 	}
-	c.Prompt = s.Prompts[s.Default]
+	if c.Prompt = s.Prompts[s.Default]; !c.Logits {
+		return c, true, nil
+	}
 	if s.Activation == "" {
 		if s.Activation, err = networkActivation(fsys, path.Join(modules[0].Path, networkFile)); err != nil {
 			return c, false, err

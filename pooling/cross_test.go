@@ -52,7 +52,7 @@ func TestReadCross(t *testing.T) {
 			`true 9-4 rendered true with {"x":1}, true prompt "Find it" activation 0`},
 		{"another prompt", []string{"config_sentence_transformers.json", `{"model_type":"CrossEncoder","prompts":{"a":"b"},"activation_fn":"my.Class"}`}, true, `true 9-4 rendered true with , false prompt "" activation -`},
 		{"earlier", []string{"config_sentence_transformers.json", "", "config.json", `{"sbert_ce_default_activation_function":"torch.nn.modules.activation.Sigmoid"}`}, true, `true 9-4 rendered true with , false prompt "" activation 2`},
-		{"a head in the network", []string{"modules.json", transformer}, true, `false 0--1 rendered true with , false prompt "Find it" activation 0`},
+		{"a head in the network", []string{"modules.json", transformer}, true, `false 0--1 rendered true with , false prompt "Find it" activation -`},
 		{"vectors", []string{"modules.json", `[{"type":"a.Transformer"},{"type":"a.Pooling"}]`, "config_sentence_transformers.json", `{"model_type":"SentenceTransformer"}`}, false, `false 0--1 rendered false with , false prompt "" activation -`},
 		{"no modules", []string{"modules.json", ""}, false, `false 0--1 rendered false with , false prompt "" activation -`},
 	} {
