@@ -18,6 +18,7 @@ type EmbeddingRequest struct {
 	Dimensions  *int         // at least 1; nil: all
 	Raw         bool         // no normalization, or no activation
 	Task        string       // of /pooling; "": what the model is for
+	Side        bool         // truncation_side was given, so that the tokens around a text are cut like others
 }
 
 // inputFields are those that all three functions have.
@@ -135,6 +136,7 @@ func decodePooled(body []byte, fields []field[*EmbeddingRequest], index map[stri
 	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
 		return nil, err
 	}
+	r.Side = sent("truncation_side").Given()
 	return r, nil
 }
 

@@ -17,7 +17,7 @@ type ScoreRequest struct {
 	TopN      int  // of /rerank: so many results; 0: all
 	NoTexts   bool // of /rerank: return_documents is false
 	Raw       bool // no activation
-	Side      bool // truncation_side was given, so that the tokens of both texts are cut as one
+	Side      bool // truncation_side was given, so that all tokens are cut as one text
 	MostQuery int  // max_tokens_per_query; 0: any number
 	MostDoc   int  // max_tokens_per_doc; 0: any number
 
@@ -161,7 +161,7 @@ func DecodeRerank(body []byte, lim Limits) (*ScoreRequest, *Error) {
 // check applies the rules between fields.
 func (r *ScoreRequest) check(names [2]string, side Raw) *Error {
 	r.AddSpecialTokens = true
-	r.Side = side != nil && side.Kind() != jsontext.Null
+	r.Side = side.Given()
 	for i, n := range []int{len(r.Queries), len(r.Documents)} {
 		if n == 0 {
 			return faultf("must not be empty").in(names[i]).error()

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // pairPiece is a part of what two texts become: one of the texts, or tokens between and around them.
 type pairPiece struct {
@@ -17,6 +20,22 @@ type pairing struct {
 	pieces []pairPiece
 	broken bool // the file's template has not each text once
 	joined bool // no tokens of one text's template are put in front of the second text
+}
+
+// Surround returns the ids of a text that was encoded without special tokens with those around it, as
+// [Tokenizer.Encode] puts them there. If there are more than most, the text loses tokens at its end, as Hugging
+// Face's library truncates it; a negative most is any number. The tokens around the text stay, even if there are
+// more of them.
+func (t *Tokenizer) Surround(text []int32, most int) []int32 {
+	if most >= 0 {
+		text = text[:min(len(text), max(0, most-len(t.prefix)-len(t.suffix)))]
+	}
+	ids := make([]int32, 0, len(t.prefix)+len(text)+len(t.suffix))
+	if n := len(t.prefix); !t.prefixOnce || !slices.Equal(t.prefix, text[:min(n, len(text))]) {
+		ids = append(ids, t.prefix...)
+	}
+	ids = append(ids, text...)
+	return append(ids, t.suffix...)
 }
 
 // JoinPair returns what a network reads of two texts that it has to read together, as a cross-encoder does: the

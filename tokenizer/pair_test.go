@@ -88,3 +88,37 @@ func TestPairTemplates(t *testing.T) {
 		t.Errorf("without a template for two: %v of types %v", ids, types)
 	}
 }
+
+// TestSurround: a text keeps the tokens around it when it is cut, and has them once where the file wants that.
+func TestSurround(t *testing.T) {
+	tok := &Tokenizer{prefix: []int32{1, 2}, suffix: []int32{3}}
+	text := []int32{10, 11, 12}
+	for most, want := range map[int][]int32{
+		-1: {1, 2, 10, 11, 12, 3}, 7: {1, 2, 10, 11, 12, 3}, 6: {1, 2, 10, 11, 12, 3}, 5: {1, 2, 10, 11, 3}, 4: {1, 2, 10, 3}, 3: {1, 2, 3}, 0: {1, 2, 3},
+	} {
+		if got := tok.Surround(text, most); !slices.Equal(got, want) {
+			t.Errorf("%d: %v, want %v", most, got, want)
+		}
+	}
+	for _, once := range []bool{false, true} {
+		tok.prefixOnce = once
+		want := map[bool][]int32{false: {1, 2, 1, 2, 9, 3}, true: {1, 2, 9, 3}}[once]
+		if got := tok.Surround([]int32{1, 2, 9}, -1); !slices.Equal(got, want) {
+			t.Errorf("once %v: %v, want %v", once, got, want)
+		}
+	}
+	data, err := json.Marshal(tinyBytes(object{"post_processor": object{"type": "TemplateProcessing", "single": []any{object{"SpecialToken": object{"id": "x"}}, object{"Sequence": object{"id": "A"}}},
+		"special_tokens": object{"x": object{"ids": []int{3}}}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := mustLoad(t, data)
+	plain, err := whole.Encode(nil, "in the text", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := whole.Encode(nil, "in the text", true)
+	if got := whole.Surround(plain, -1); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, want what Encode gives: %v, %v", got, want, err)
+	}
+}

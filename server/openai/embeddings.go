@@ -197,7 +197,7 @@ type promptTokens struct{ ids, types []int32 }
 
 // inputs returns the tokens of each input.
 func (s *Service) inputs(ctx context.Context, m *Model, q *api.EmbeddingRequest, in *input) ([]promptTokens, error) {
-	limit, bad := m.pooledLimit(&q.Options)
+	limit, bad := m.pooledLimit(&q.Options, q.Side)
 	if bad != nil {
 		return nil, bad
 	}
@@ -232,7 +232,7 @@ func (s *Service) inputs(ctx context.Context, m *Model, q *api.EmbeddingRequest,
 // inputTokens returns the tokens of one input.
 func (m *Model) inputTokens(ctx context.Context, q *api.EmbeddingRequest, p *api.TextPrompt, limit promptLimit, in *input) ([]int32, *api.Error) {
 	if p.IDs == nil {
-		return m.encode(ctx, &q.Options, p.Text, limit, in)
+		return m.encodePooled(ctx, &q.Options, p.Text, limit, in)
 	}
 	tokens, outside := ids(p.IDs, m.VocabSize)
 	if outside != nil {
@@ -241,9 +241,10 @@ func (m *Model) inputTokens(ctx context.Context, q *api.EmbeddingRequest, p *api
 	return m.fit(tokens, limit)
 }
 
-// pooledLimit returns the limit of inputs from which nothing is generated, so that they may fill the context.
-func (m *Model) pooledLimit(q *api.Options) (promptLimit, *api.Error) {
-	r := promptLimit{keep: -1, right: q.TruncateRight}
+// pooledLimit returns the limit of inputs from which nothing is generated, so that they may fill the context. Unless
+// the request names a side, texts are cut at their ends, in front of the tokens around them.
+func (m *Model) pooledLimit(q *api.Options, side bool) (promptLimit, *api.Error) {
+	r := promptLimit{keep: -1, right: q.TruncateRight || !side, inner: !side}
 	if q.TruncatePrompt == nil {
 		return r, nil
 	}

@@ -126,6 +126,7 @@ func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
 type promptLimit struct {
 	keep  int  // a longer prompt is cut to so many tokens; -1: it is not cut
 	right bool // it is the first tokens that are kept, not the last ones
+	inner bool // the tokens that the tokenizer puts around a text are kept whatever is cut
 }
 
 // promptLimit returns the limit of the prompts of a request.
@@ -177,6 +178,18 @@ func (m *Model) tokens(ctx context.Context, text string, special bool, limit pro
 		return nil, api.ErrTooComplex()
 	}
 	return tokens, nil
+}
+
+// encodePooled is encode for a text of which no output is generated.
+func (m *Model) encodePooled(ctx context.Context, q *api.Options, text string, limit promptLimit, in *input) ([]int32, *api.Error) {
+	if !q.AddSpecialTokens || !limit.inner || limit.keep < 0 {
+		return m.encode(ctx, q, text, limit, in)
+	}
+	ids, bad := m.tokens(ctx, text, false, limit, in)
+	if ids == nil || bad != nil {
+		return nil, bad
+	}
+	return m.fit(m.Tokenizer.Surround(ids, limit.keep), limit)
 }
 
 // fit cuts a prompt to its limit, or refuses it.

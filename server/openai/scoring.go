@@ -104,10 +104,9 @@ func (x *scorer) check(prompts, most int) error {
 		return failure.BadRequest("", "The texts of all pairs, the query with each document, are %d bytes, but together they may have at most %d.", x.bytes, most)
 	}
 	var bad *api.Error
-	if x.limit, bad = m.pooledLimit(&q.Options); bad != nil {
+	if x.limit, bad = m.pooledLimit(&q.Options, q.Side); bad != nil {
 		return bad
 	}
-	x.limit.right = x.limit.right || !q.Side // unless the request says something, the ends are cut
 	return nil
 }
 
@@ -124,7 +123,7 @@ func (x *scorer) texts(ctx context.Context) ([]promptTokens, *api.Error) {
 			if bad != nil || ctx.Err() != nil {
 				return nil, bad
 			}
-			ids, bad := x.m.encode(ctx, &x.q.Options, text, x.limit, x.in)
+			ids, bad := x.m.encodePooled(ctx, &x.q.Options, text, x.limit, x.in)
 			if bad != nil || ctx.Err() != nil {
 				return nil, bad
 			}
@@ -173,7 +172,7 @@ func (x *scorer) pairs(ctx context.Context) ([]promptTokens, *api.Error) {
 		if bad != nil || ctx.Err() != nil || !x.in.memory.more(held+tokenizingByte*int64(len(text))) {
 			return nil, bad
 		}
-		ids, bad := x.m.encode(ctx, &x.q.Options, text, x.limit, x.in)
+		ids, bad := x.m.encodePooled(ctx, &x.q.Options, text, x.limit, x.in)
 		if bad != nil || ctx.Err() != nil {
 			return nil, bad
 		}

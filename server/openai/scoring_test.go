@@ -382,7 +382,7 @@ func TestR6R7Cuts(t *testing.T) {
 		fields map[string]any
 		want   []int32
 	}{
-		{map[string]any{"truncate_prompt_tokens": 3}, around("one two three four")[:3]},
+		{map[string]any{"truncate_prompt_tokens": 3}, slices.Concat(around("one two three four")[:2], []int32{end})},
 		{map[string]any{"max_tokens_per_query": 2, "max_tokens_per_doc": 1}, around(decoded(query[:2]) + decoded(document[:1]))},
 	} {
 		c.fields["text_1"], c.fields["text_2"] = "one two three", "four five six seven eight nine"
