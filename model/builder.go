@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"weir/backend"
 )
@@ -84,7 +85,7 @@ func (b *builder) state(n int) int {
 // rope is the index of a rotary table.
 func (b *builder) rope(r Rope) int {
 	i := slices.IndexFunc(b.shape.Ropes, func(x Rope) bool {
-		return slices.Equal(x.InvFreq, r.InvFreq) && x.Scale == r.Scale && x.Interleaved == r.Interleaved && x.Offset == r.Offset
+		return slices.Equal(x.InvFreq, r.InvFreq) && x.Scale == r.Scale && x.Interleaved == r.Interleaved && x.Offset == r.Offset && slices.Equal(x.Long, r.Long) && x.LongScale == r.LongScale
 	})
 	if i < 0 {
 		i = len(b.shape.Ropes)
@@ -160,6 +161,10 @@ func (b *builder) headNorm(into *HeadNorm, prefix string, s NormSpec, dim, heads
 	v := view{}
 	if s.PlusOne {
 		v.each = plusOne
+	}
+	if perHead && !strings.Contains(s.Name, "%d") { // one tensor for all heads
+		b.params = append(b.params, parameter{use: Vector, rows: []stored{{prefix + s.tensor(), []int{heads, dim}, view{vector: true}}}, into: &into.W})
+		return
 	}
 	if perHead {
 		p := parameter{use: Vector, into: &into.W}

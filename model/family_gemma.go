@@ -9,6 +9,8 @@ func init() {
 	recipes["Gemma2ForCausalLM"] = recipe{modelType: "gemma2", read: gemma2}
 	recipes["Gemma3ForCausalLM"] = recipe{modelType: "gemma3_text", read: gemma3}
 	recipes["Gemma3ForConditionalGeneration"] = recipe{modelType: "gemma3", read: gemma3, prefix: "language_model.model."}
+	recipes["Gemma3nForCausalLM"] = recipe{modelType: "gemma3n_text", read: gemma3n}
+	recipes["Gemma3nForConditionalGeneration"] = recipe{modelType: "gemma3n", read: gemma3n, prefix: "model.language_model."}
 	recipes["Gemma4ForCausalLM"] = recipe{modelType: "gemma4_text", read: gemma4}
 	recipes["Gemma4ForConditionalGeneration"] = recipe{modelType: "gemma4", read: gemma4, prefix: "model.language_model."}
 	recipes["Gemma4UnifiedForConditionalGeneration"] = recipe{modelType: "gemma4_unified", read: gemma4, prefix: "model.language_model."}

@@ -91,6 +91,9 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 
 // longest is the longest sequence to plan for if none was asked for.
 func (o *engineOptions) longest(c *model.Config, found *gpu) int {
+	if n := c.Network.LongAfter; found != nil && n > 0 {
+		return n // a GPU has no rotations for longer ones yet
+	}
 	if o.chunked {
 		return c.MaxSeqTokens
 	}
