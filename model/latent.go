@@ -1,5 +1,7 @@
 package model
 
+import "weir/backend"
+
 // latent is built of a LatentSpec. The cache has one key for all heads, the normed latent and the
 // rotated part behind it, and the latent again as the value. Queries are multiplied with the part
 // of kv_b_proj that makes keys, so that they meet latents; what attention gives is multiplied with
@@ -65,7 +67,7 @@ func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
 		m.indexer = newIndexer(b, l, &s)
 	}
 	b.needs(PieceSelect, s.Sparse)
-	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank})
+	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank}, backend.KVGroup{Window: s.Window})
 	m.heads = Heads{Rope: NoRope, Temper: s.Temper}
 	if s.Rope != NoRope {
 		r := b.shape.Ropes[s.Rope]
@@ -141,7 +143,7 @@ func newIndexer(b *builder, l *Layer, s *LatentSpec) *indexer {
 	b.normOf(&m.kNorm, l.At, x.KNorm, x.Dim)
 	b.linear(&m.weights, Exact, l.At, b.c.Hidden, false, part{x.Weights, x.Heads})
 	// A cache has values, too. They are one number, which nothing reads.
-	m.kv = b.cache(KVShape{Heads: x.Heads, KVHeads: 1, KeyDim: x.Dim, ValueDim: 1})
+	m.kv = b.cache(KVShape{Heads: x.Heads, KVHeads: 1, KeyDim: x.Dim, ValueDim: 1}, backend.KVGroup{})
 	return m
 }
 
