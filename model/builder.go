@@ -144,7 +144,7 @@ func (b *builder) norm(into *Norm, prefix string, s NormSpec, n int) {
 	}
 	b.vector(&into.W, prefix+s.tensor(), n, v)
 	if s.Bias {
-		b.vector(&into.B, prefix+s.Name+".bias", n, view{})
+		b.vector(&into.B, prefix+s.biasTensor(), n, view{})
 	}
 }
 
@@ -179,10 +179,20 @@ func (b *builder) headNorm(into *HeadNorm, prefix string, s NormSpec, dim, heads
 
 // tensor is the name of the tensor of a norm.
 func (n NormSpec) tensor() string {
-	if n.Raw {
+	switch {
+	case n.Raw:
 		return n.Name
+	case n.Gamma:
+		return n.Name + ".gamma"
 	}
 	return n.Name + ".weight"
+}
+
+func (n NormSpec) biasTensor() string {
+	if n.Gamma {
+		return n.Name + ".beta"
+	}
+	return n.Name + ".bias"
 }
 
 // or1 is f, where 0 stands for 1.

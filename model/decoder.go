@@ -296,7 +296,7 @@ func (n *decoder) embeddings(b *builder, net *Network) {
 			b.params = append(b.params, parameter{use: Embedding, rows: []stored{{name + ".weight", []int{size, b.c.Hidden}, view{}}}, into: into})
 		}
 	}
-	table(&n.positions, net.Positions, net.FirstPos+b.c.MaxSeqTokens)
+	table(&n.positions, net.Positions, net.NumPositions)
 	table(&n.types, net.Types, net.NumTypes)
 	b.normOf(&n.embedNorm, "", net.EmbedNorm, b.c.Hidden)
 }

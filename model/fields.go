@@ -12,13 +12,14 @@ import (
 // fields reads a config.json for a family. Its getters return the family's default where a field is
 // missing, and remember the first error.
 type fields struct {
-	Config                   // what is being read
-	v         jsontext.Value // the file, or its text_config
-	outer     jsontext.Value // the file around a text_config; nil: there is none
-	prefix    string         // of the names of tensors: "model." for most
-	from      *origin        // for messages
-	partial   float64        // share of a head's dimensions that are rotated, said in a way of its own; 0: not
-	described int            // layers that another field lists; 0: num_hidden_layers says how many there are
+	Config                      // what is being read
+	v         jsontext.Value    // the file, or its text_config
+	outer     jsontext.Value    // the file around a text_config; nil: there is none
+	prefix    string            // of the names of tensors: "model." for most
+	from      *origin           // for messages
+	partial   float64           // share of a head's dimensions that are rotated, said in a way of its own; 0: not
+	described int               // layers that another field lists; 0: num_hidden_layers says how many there are
+	renamed   map[string]string // other names that fields may have
 	err       error
 }
 
@@ -69,6 +70,9 @@ func (f *fields) unsupported(field string, value any, supported string) {
 // something about the whole model may stand outside of it.
 func (f *fields) member(name string) (jsontext.Value, bool) {
 	v := f.v.Member(name)
+	if other := f.renamed[name]; v == nil && other != "" {
+		v = f.v.Member(other)
+	}
 	if v == nil && f.outer != nil {
 		switch name {
 		case "tie_word_embeddings", "eos_token_id":

@@ -16,7 +16,9 @@ type Network struct {
 	Positions  string   // learned embeddings of positions are added; "": none
 	FirstPos   int      // row of position 0 there
 	Types      string   // embeddings of token types are added; "": none
-	NumTypes   int
+
+	NumPositions, NumTypes int // rows of Positions and Types
+
 	Layers     []Layer
 	Final      NormSpec // before the head
 	Head       string   // the head's name; "": lm_head. NoHead: there is none
@@ -65,6 +67,7 @@ type NormSpec struct {
 	PlusOne bool // the stored numbers are added to 1
 	Raw     bool // the tensor is called Name, without a suffix
 	Bias    bool
+	Gamma   bool // the tensors end in .gamma and .beta, as in the first checkpoints of BERT
 }
 
 // Unweighted is the name of a norm without weights.
@@ -315,11 +318,14 @@ type PerLayer struct {
 	Act        Activation
 }
 
-// layOut decides how experts are stored where that can be either way, by which tensors there are.
+// layOut decides how tensors are called and experts are stored where that can be either way, by which tensors there are.
 func (n *Network) layOut(has func(name string) bool) {
 	n.findPrefix(has)
+	gamma := n.EmbedNorm.Is() && has(n.EmbedNorm.Name+".gamma")
+	n.EmbedNorm.Gamma = gamma
 	for i := range n.Layers {
 		l := &n.Layers[i]
+		l.MixNorm.Gamma, l.OutNorm.Gamma = gamma, gamma
 		for k, f := range l.Feeds {
 			e, ok := f.(ExpertsSpec)
 			switch {
@@ -339,7 +345,10 @@ func (n *Network) layOut(has func(name string) bool) {
 // prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
 // other parts and in checkpoints that other versions of transformers wrote. Models that embed are often
 // stored without a prefix, because they have no head beside them.
-var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", ""}
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "nomic_bert."}
+
+// embedTails are what follows the prefix in the name of the embedding: that of decoders, of BERT and of ModernBERT.
+var embedTails = []string{"embed_tokens", "embeddings.word_embeddings", "embeddings.tok_embeddings"}
 
 // findPrefix looks for the prefix that the checkpoint has, if it is not the one that was expected.
 func (n *Network) findPrefix(has func(name string) bool) {
@@ -350,12 +359,17 @@ func (n *Network) findPrefix(has func(name string) bool) {
 		n.Head = "language_model.lm_head"
 	}
 	embed := cmp.Or(n.Embed, strings.TrimSuffix(embedName, ".weight"))
-	from, ok := strings.CutSuffix(embed, "embed_tokens")
-	if !ok || has(embed+".weight") {
+	from, tail := "", ""
+	for _, t := range embedTails {
+		if before, ok := strings.CutSuffix(embed, t); ok {
+			from, tail = before, t
+		}
+	}
+	if tail == "" || has(embed+".weight") {
 		return
 	}
 	for _, to := range prefixes {
-		if !has(to + "embed_tokens.weight") {
+		if !has(to + tail + ".weight") {
 			continue
 		}
 		move := func(name *string) {
@@ -363,9 +377,9 @@ func (n *Network) findPrefix(has func(name string) bool) {
 				*name = to + rest
 			}
 		}
-		n.Embed = to + "embed_tokens"
-		move(&n.Final.Name)
-		for _, name := range []*string{&n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name, &n.AltUp.Projections, &n.AltUp.Unembed} {
+		n.Embed = to + tail
+		for _, name := range []*string{&n.Final.Name, &n.EmbedNorm.Name, &n.Positions, &n.Types, &n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name,
+			&n.AltUp.Projections, &n.AltUp.Unembed} {
 			move(name)
 		}
 		for i := range n.Layers {

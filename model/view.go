@@ -28,7 +28,7 @@ type stored struct {
 }
 
 // view is a part of a stored tensor, which is taken as a matrix whose rows have the last of its
-// dimensions as their length. The zero view is the tensor as it is.
+// dimensions as their length, or one number each if that is the only one. The zero view is the tensor as it is.
 type view struct {
 	first, count int // rows; a count of 0: all
 	step         int // every step-th row; 0: each
@@ -56,11 +56,7 @@ func (v view) shapeOf(shape []int) []int {
 	if v.whole() || v == (view{each: v.each}) {
 		return shape
 	}
-	columns := shape[len(shape)-1]
-	total := 1
-	for _, n := range shape[:len(shape)-1] {
-		total *= n
-	}
+	total, columns := asMatrix(shape)
 	n := chosen(total, v.first, v.count, v.step)
 	if v.turned {
 		n, columns = chosen(columns, v.turnFirst, v.turnCount, v.turnStep), n
@@ -69,6 +65,18 @@ func (v view) shapeOf(shape []int) []int {
 		return []int{n * columns}
 	}
 	return []int{n, columns}
+}
+
+// asMatrix is the number of rows of a tensor with the given shape, and of the columns that each has.
+func asMatrix(shape []int) (rows, columns int) {
+	rows, columns = 1, 1
+	for _, n := range shape[:max(len(shape)-1, 1)] {
+		rows *= n
+	}
+	if len(shape) > 1 {
+		columns = shape[len(shape)-1]
+	}
+	return rows, columns
 }
 
 // chosen is how many of n rows a choice takes.
@@ -89,10 +97,11 @@ func (v view) of(t weights.Tensor) (weights.Tensor, error) {
 	if v.each != asStored {
 		return v.apply(t), nil
 	}
-	columns := t.Shape[len(t.Shape)-1]
-	total := t.Len() / columns
+	total, columns := asMatrix(t.Shape)
 	shape := v.shapeOf(t.Shape)
 	switch {
+	case columns == 1 && t.DType.Size() == 0:
+		return t, fmt.Errorf("%w: the tensor %s is stored in a way in which no part of it can be taken", ErrUnsupported, t.Name)
 	case t.Packed != nil && v.ofPacked(&t, total):
 	case t.Packed != nil:
 		return v.widened(t, columns, total), nil
