@@ -37,6 +37,7 @@ type source struct {
 	defaults      openai.Generation
 	pooling       *pooling.Plan // what makes vectors of the network's; nil: the model generates
 	text          pooling.Text  // of a model that embeds or classifies: what its texts are like
+	scoring       openai.Scoring
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -53,7 +54,11 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	if err := s.openPooling(o.runner); err != nil {
+	scores, err := s.readReranker(o)
+	if err == nil && !scores.logits {
+		err = s.openPooling(o.runner)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	from, err := s.openVocabulary(o)
@@ -62,6 +67,9 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	}
 	if err := s.checkCase(); err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	if err := s.openScores(&scores, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	var eos string
 	if s.chat, eos, err = openChat(s.texts, o); err != nil {
