@@ -46,19 +46,20 @@ DEVIATION = 0.02  # of weights, as most models are initialised
 SLACK = 65536  # blocks by which tensors are shifted against each other
 
 
-def random_blocks(rng, kind, count):
-    """count blocks of a type, as rows of bytes. Numbers have a mean of 0 and the standard deviation above."""
+def random_blocks(rng, kind, count, deviation):
+    """count blocks of a type, as rows of bytes. Numbers have a mean of 0 and that standard deviation."""
     codes = gguf.GGML_QUANT_SIZES[kind][1] - {Type.BF16: 0, Type.MXFP4: 1}.get(kind, 2)
     if kind == Type.BF16:  # a block is a number
-        bits = (rng.standard_normal(count, dtype=np.float32) * np.float32(DEVIATION)).view(np.uint32)
+        bits = (rng.standard_normal(count, dtype=np.float32) * np.float32(deviation)).view(np.uint32)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16).view(np.uint8).reshape(count, 2)
     out = np.frombuffer(rng.bytes(count * (codes + (1 if kind == Type.MXFP4 else 2))), np.uint8).reshape(count, -1).copy()
     if kind == Type.MXFP4:  # exponents of 2; the codes' standard deviation is 2.9
-        out[:, 0] = rng.integers(119, 121, count, dtype=np.uint8)
+        low = int(np.floor(np.log2(deviation / 2.9)))
+        out[:, 0] = rng.integers(127 + low, 129 + low, count, dtype=np.uint8)
         return out
     # A random sign, because codes of four bits have a mean of -0.5.
     spread = {Type.Q4_0: 4.6, Type.Q8_0: 73.9}[kind]
-    scales = DEVIATION / spread * rng.uniform(0.7, 1.3, count) * rng.choice([-1, 1], count)
+    scales = deviation / spread * rng.uniform(0.7, 1.3, count) * rng.choice([-1, 1], count)
     out[:, :2] = scales.astype(np.float16).view(np.uint8).reshape(count, 2)
     return out
 
@@ -71,8 +72,8 @@ class Model:
         self.experts = Type.MXFP4 if kind == "mxfp4" else self.matrices
         self.list = []  # (name, dimensions, type, mean, standard deviation)
 
-    def matrix(self, name, *dims, kind=None):
-        self.list.append((name, dims, kind or self.matrices, 0, DEVIATION))
+    def matrix(self, name, *dims, kind=None, deviation=DEVIATION):
+        self.list.append((name, dims, kind or self.matrices, 0, deviation))
 
     def vector(self, name, *dims, mean=1.0, deviation=0.1):
         self.list.append((name, dims, Type.F32, mean, deviation))
@@ -89,7 +90,9 @@ class Model:
 
     def outside(self):
         s = self.s
-        self.matrix("token_embd.weight", s["vocab"], s["hidden"])
+        # Experts are chosen by what tells rows apart, which must not drown in what attention makes of the same
+        # positions for all of them.
+        self.matrix("token_embd.weight", s["vocab"], s["hidden"], deviation=1 if "experts" in s else DEVIATION)
         self.vector("output_norm.weight", s["hidden"])
         if s.get("untied"):
             self.matrix("output.weight", s["vocab"], s["hidden"])
@@ -149,18 +152,19 @@ class Model:
 
     def write(self, w):
         rng = np.random.default_rng(1)
-        # All matrices are cut out of one array for each type, at random offsets. The values do not change the speed.
+        # All matrices of a type are cut out of one array, at random offsets. The values do not change the speed.
         largest = {}
-        for _, dims, kind, _, _ in self.list:
+        for _, dims, kind, _, deviation in self.list:
             if kind != Type.F32:
-                largest[kind] = max(largest.get(kind, 0), int(np.prod(dims)) // gguf.GGML_QUANT_SIZES[kind][0])
-        blocks = {kind: random_blocks(rng, kind, n + SLACK) for kind, n in largest.items()}
+                key = (kind, deviation)
+                largest[key] = max(largest.get(key, 0), int(np.prod(dims)) // gguf.GGML_QUANT_SIZES[kind][0])
+        blocks = {key: random_blocks(rng, key[0], n + SLACK, key[1]) for key, n in largest.items()}
         for name, dims, kind, mean, deviation in self.list:
             if kind == Type.F32:
                 w.add_tensor(name, (mean + deviation * rng.standard_normal(dims)).astype(np.float32))
                 continue
             at, n = int(rng.integers(SLACK)), int(np.prod(dims)) // gguf.GGML_QUANT_SIZES[kind][0]
-            w.add_tensor(name, blocks[kind][at : at + n].reshape(*dims[:-1], -1), raw_dtype=kind)
+            w.add_tensor(name, blocks[kind, deviation][at : at + n].reshape(*dims[:-1], -1), raw_dtype=kind)
 
 
 def metadata(w, s, layers):
