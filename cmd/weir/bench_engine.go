@@ -119,9 +119,8 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer runner.Close()
-	memory, slots := dev.Memory(), opt.NumBlocks*opt.BlockTokens
 	subject := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: o.quantization != "auto" || len(quantizedTensors(network)) > 0 && o.dtype != "float32",
-		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: c.Threads}
+		WeightBytes: float64(dev.WeightBytes()), KVBytesPerToken: float64(perToken), Threads: c.Threads}
 	stopProfile, err := startProfile(o.profile)
 	if err != nil {
 		return err
