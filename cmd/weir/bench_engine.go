@@ -160,7 +160,7 @@ func (o *benchEngineOptions) fit(network *model.Model, c *cpu.Config) (perToken 
 	if o.MaxKV > 0 && len(o.Batches) > 0 { // states are allocated besides
 		o.MaxKV = max(1, o.MaxKV-network.Config.StateBytes()*int64(1+slices.Max(o.Batches)))
 	}
-	if perToken, err = cacheBytes(&network.Config, c.KVType); err != nil {
+	if perToken, err = cacheBytes(&network.Config, c.KVType, 0); err != nil {
 		return 0, usageError{err}
 	}
 	return perToken, nil
