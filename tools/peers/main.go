@@ -7,7 +7,12 @@
 //
 // The folders of --llama and --ik hold llama-bench and llama-batched-bench, built for this
 // machine. --models holds SHAPE-bf16.gguf, SHAPE-q8_0.gguf and so on, which models.py and
-// llama-quantize write. make bench-families is this for experts and hybrids. An engine whose folder is not given is left out.
+// llama-quantize write. An engine whose folder is not given is left out.
+//
+// make bench-families is this for experts and hybrids. Streams must not choose the same experts, so
+// they need tokens of their own. ik_llama.cpp's llama-batched-bench gives all of them token 0: in
+// examples/batched-bench/batched-bench.cpp, std::rand() % llama_n_vocab(model) must take its place
+// in the calls of common_batch_add, as llama.cpp has it.
 //
 // A tier of instructions that the machine could go beyond is measured with builds of the others
 // that leave the rest out, with --godebug cpu.avx512f=off for weir, and with a file of results
