@@ -95,7 +95,7 @@ bench-grammar: ## tables of what a token mask costs, and how the cost of compili
 # Files that are missing are written to MODELS first, which needs up to 30 GiB of disk there, and 23 GiB of
 # memory to measure. What was measured is not measured again: results are kept in build/families.jsonl.
 FAMILY_SHAPES := qwen3-30b-a3b:q4_0 gpt-oss-20b:mxfp4 qwen3.5-0.8b:q4_0
-bench-families: build ## experts and hybrids beside llama.cpp and ik_llama.cpp: MODELS=folder LLAMA=folder of llama-bench IK=the same (needs Python; FAMILIES='flags of tools/peers'; an hour)
+bench-families: build ## experts and hybrids beside llama.cpp and ik_llama.cpp: MODELS=folder LLAMA=folder of llama-bench IK=the same (needs Python; FAMILIES='flags of tools/peers'; hours)
 	@test -n "$(MODELS)" || { echo "usage: make bench-families MODELS=folder [LLAMA=folder] [IK=folder] [FAMILIES=flags]"; exit 1; }
 	@mkdir -p build "$(MODELS)"
 	@for s in $(FAMILY_SHAPES); do f="$(MODELS)/$${s%:*}-$${s#*:}.gguf"; test -f "$$f" && continue; \
