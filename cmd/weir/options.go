@@ -54,7 +54,7 @@ func (o *cpuOptions) bind(f *flagSet) {
 	f.IntVar(&o.threads, "threads", 0, "`number` of computing threads (default: one for each physical core that this process may use, or for each processor that --cpu-pin names)")
 	f.StringVar(&o.pin, "cpu-pin", cpu.PinNodes, "which processors computing threads are bound to: nodes keeps each thread on the memory node whose weights it reads, and binds nothing on a machine with one node; cores gives each thread a physical core; none leaves it to the system; a `list` such as 0-7,16 names processors")
 	o.bindTypes(f)
-	f.oneOf(&o.kvDtype, "kv-cache-dtype", "type of keys and values; auto is bfloat16; int8 is 8 bits with a scale for each head and position, and takes about half the memory", "auto", "float32", "float16", "bfloat16", "int8")
+	f.oneOf(&o.kvDtype, "kv-cache-dtype", "type of keys and values; auto is bfloat16, or float32 for a model that embeds; int8 is 8 bits with a scale for each head and position, and takes about half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 }
 
 // bindTypes adds the flags that decide how weights are kept in memory.
