@@ -69,8 +69,9 @@ func likeTheCPU(t *testing.T, cfg cuda.Config, m *model.Model, meanLimit, worstL
 }
 
 // computed are the small checkpoints of families whose pieces all have kernels.
-var computed = []string{"apertus", "cohere2", "ernie4_5", "exaone4", "gemma2", "gemma3", "gemma4", "gemma4_e", "glm4", "granite", "granite4_dense", "hunyuan", "ministral3", "olmo2", "olmo3", "phi3", "seed_oss", "smollm3",
-	"stablelm", "stablelm_parallel", "starcoder2"}
+var computed = []string{"apertus", "arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "gemma", "gemma2", "gemma3", "gemma4", "gemma4_e", "glm", "glm4", "granite",
+	"granite4_dense", "helium", "hunyuan", "internlm3", "iquestcoder", "ministral", "ministral3", "nemotron", "olmo", "olmo2", "olmo3", "phi3", "seed_oss", "smollm3",
+	"stablelm", "stablelm_parallel", "starcoder2", "youtu"}
 
 // TestChunks: a network whose layers see chunks of positions has logits like the CPU device's.
 func TestChunks(t *testing.T) {
