@@ -165,6 +165,7 @@ DEV void weigh(Scores &s, int topk, int kind, int renorm, float floor, float add
     float sum = 0;
     for (int j = 0; j < topk; j++) sum += s.weight[j];
     w /= max_(sum + add, floor);
+    sync_warp(); // all have read the weights
   }
   if (k < topk) {
     w *= factor;
