@@ -45,6 +45,7 @@ func likeTheCPU(t *testing.T, cfg cuda.Config, m *model.Model, meanLimit, worstL
 	a, b := randomTokens(g, 41, v), randomTokens(g, 19, v)
 	seqs := [2][2]*sequence{{{tokens: a}, {tokens: b}}, {{tokens: a}, {tokens: b}}}
 	var worst, sum float64
+	var all []float64
 	rows := 0
 	for i, n := range [][2]int{{20, 3}, {5, 1}, {13, 12}, {1, 1}, {1, 1}, {1, 1}} {
 		chunks := func(s [2]*sequence) []chunk {
@@ -55,6 +56,7 @@ func likeTheCPU(t *testing.T, cfg cuda.Config, m *model.Model, meanLimit, worstL
 			x, y := got.Logits[r*v:(r+1)*v], want.Logits[r*v:(r+1)*v]
 			e := logitError(x, y)
 			worst, sum, rows = max(worst, e), sum+e, rows+1
+			all = append(all, e)
 			if got.Tokens[r] != want.Tokens[r] && margin(y) > 0.2*spread(y) {
 				t.Errorf("step %d row %d: token %d, on the CPU %d by a margin of %.2f", i, r, got.Tokens[r], want.Tokens[r], margin(y))
 			}
@@ -65,6 +67,7 @@ func likeTheCPU(t *testing.T, cfg cuda.Config, m *model.Model, meanLimit, worstL
 	if mean := sum / float64(rows); !(mean < meanLimit && worst < worstLimit) {
 		t.Errorf("logits differ by %.4f in the mean of %d rows, by %.4f at most", mean, rows, worst)
 	}
+	t.Logf("%.3f", all)
 	t.Logf("error %.4f in the mean, %.4f at most", sum/float64(rows), worst)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"gorgonia.org/cu"
 
@@ -22,10 +23,11 @@ type step struct {
 	input        uint64
 	at           inputs
 	lists        []lists // by Shape.Windows
+	runs         int     // sequences, with padding, of a network with states
 }
 
 // inputs are device addresses of the batch's arrays.
-type inputs struct{ tokens, pos, slots, at, tables uint64 }
+type inputs struct{ tokens, pos, slots, at, tables, live, runs uint64 }
 
 // flight is one step in flight: its slot of pinned memory, and what End needs to
 // know about it.
@@ -52,7 +54,7 @@ func (f *flight) free() error {
 // inputBytes bounds the packed input of a step.
 func (d *Device) inputBytes() (int64, error) {
 	sp := d.shape.Spec
-	tokens, err := product(sp.MaxTokens+16, 4*4)
+	tokens, err := product(sp.MaxTokens+16, 4*4+int(unsafe.Sizeof(kernels.StateRun{})))
 	if err != nil {
 		return 0, err
 	}
@@ -159,6 +161,15 @@ func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode boo
 	s.at.pos = column(b.Pos, s.tokens, 0)
 	s.at.slots = column(b.Slots, s.tokens, -1) // padding has no slot
 	s.at.at = column(b.At, s.rows, 0)
+	live, at := take[int32](in, 4)
+	live[0], live[1], s.at.live = int32(len(b.Tokens)), int32(len(b.At)), s.input+uint64(at)
+	if len(d.shape.States) > 0 {
+		n := len(b.QueryEnd)
+		if decode {
+			n = key.rows
+		}
+		s.packRuns(in, b, n)
+	}
 	for i, window := range d.shape.Windows {
 		items := 0
 		if decode {
@@ -212,6 +223,10 @@ func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	epilogue := kernels.StoreBF16
 	if d.sum(dst) {
 		epilogue = kernels.StoreF32
+	}
+	if p.use == model.Exact {
+		d.exact(dst, p, src)
+		return
 	}
 	d.multiply(dst, w, src, epilogue)
 }
