@@ -50,6 +50,7 @@ type workspace struct {
 	drawn           uint64 // [MaxTokens] int32: what the newest step drew
 	rounded         uint64 // [MaxTokens, roundedLD] bf16: what products read of float32 rows
 	roundedLD       int
+	aside           uint64 // asideBytes: see multiplyAside
 	mix             mixtures
 	states          states
 }
@@ -165,6 +166,7 @@ func (d *Device) Plan(s model.Shape) error {
 		{&d.work.near, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.drawn, []int{sp.MaxTokens, 4}},
 		{&d.work.rounded, []int{sp.MaxTokens, d.work.roundedLD, 2}},
+		{&d.work.aside, []int{asideBytes * flag(s.Pieces != 0)}},
 	}, d.work.mix.plan(s), d.work.states.plan(s)) {
 		if err := want(p.at, p.size...); err != nil {
 			return err

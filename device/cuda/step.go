@@ -275,7 +275,40 @@ func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Ac
 func (d *Device) multiply(dst model.Act, w model.Weight, src model.Act, epilogue int) {
 	y, ldy := d.act(dst)
 	x, ldx := d.factor(src)
+	if epilogue != kernels.SwiGLU && !d.tiled(dst) {
+		d.multiplyAside(dst, &d.params[w], x, ldx, epilogue)
+		return
+	}
 	d.gemm(&d.params[w], y, ldy, x, ldx, d.rows(dst), epilogue)
+}
+
+// tiled reports whether a product can write whole tiles of columns to a view, as it does: there are no
+// other columns behind it, or whole tiles of its own.
+func (d *Device) tiled(a model.Act) bool {
+	b := &d.acts[a.Buf]
+	return d.work.roundedLD == 0 || a.Off%actAlign == 0 && (a.Width%actAlign == 0 || a.Off+a.Width == b.width)
+}
+
+// asideBytes is the memory for products that are not written in place.
+const asideBytes = 16 << 20
+
+// multiplyAside computes a product in scratch memory, as many rows at a time as fit, and copies or adds its columns, with
+// the bits that it has in place.
+func (d *Device) multiplyAside(dst model.Act, p *param, x uint64, ldx, epilogue int) {
+	y, ldy := d.act(dst)
+	ld := int(roundUp(int64(dst.Width), actAlign))
+	op := elementsScale
+	if epilogue == kernels.AddF32 {
+		op = elementsAdd
+	}
+	total, size, aside := d.rows(dst), d.acts[dst.Buf].size(), d.work.aside
+	step := asideBytes / (4 * ld)
+	for first := 0; first < total; first += step {
+		n := min(step, total-first)
+		d.gemm(p, aside, ld, x+uint64(first*ldx*2), ldx, n, kernels.StoreF32)
+		d.launch("elements", n, cdiv(dst.Width, elementCols), 1, y+uint64(first*ldy*size), aside, aside, i32(op), i32(dst.Width), i32(1), i32(ldy), i32(ld), i32(ld),
+			i32(d.wide(dst, wideDst)|wideSrc), f32(1), i32(0), f32(0), f32(0), f32(0), f32(0))
+	}
 }
 
 // StoreKV implements model.Device. One kernel norms, rotates and stores.

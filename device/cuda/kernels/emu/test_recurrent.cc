@@ -212,7 +212,7 @@ static void logarithms() {
 int main() {
   logarithms();
   for (int types = 0; types < 4; types++) convs(21, 70, 4, types & 1, types, false);
-  convs(19, 130, 3, true, 3, true), convs(5, 40, 2, false, 0, true), convs(30, 36, 7, true, 3, false), convs(3, 8, 16, true, 2, false);
+  convs(19, 130, 3, true, 3, true), convs(5, 40, 2, false, 0, true), convs(30, 36, 7, true, 3, false), convs(21, 40, 5, false, 0, true), convs(3, 8, 16, true, 2, false);
   deltas(13, 2, 2, 16, 40, false, 3, 1), deltas(13, 1, 1, 36, 32, true, 1, 2), deltas(14, 1, 2, 130, 16, false, 2, 1), deltas(13, 2, 1, 64, 70, true, 0, 1);
   scans(13, 2, 2, 40, 24, 3, 0, INFINITY), scans(14, 1, 3, 16, 128, 1, 0.3f, 0.9f), scans(13, 1, 2, 64, 140, 2, 0, INFINITY);
   return finish("recurrent");
