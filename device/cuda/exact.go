@@ -41,7 +41,7 @@ func (c Config) StoredAs(m model.Matrix) (f Format, exact bool, err error) {
 	if coded < 0 || c.Weights != BF16 {
 		return f, false, nil
 	}
-	if f, exact = keeps(m.Rows); exact {
+	if f, exact = keeps(m.Rows); exact && (f != MXFP4 || m.Use != model.Embedding) { // of which no kernel reads rows
 		return f, true, nil
 	}
 	if t := &m.Rows[coded]; !c.Widen {
