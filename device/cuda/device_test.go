@@ -83,9 +83,17 @@ func likeTheCPU(t *testing.T, cfg cuda.Config, m *model.Model, l limits) {
 type limits struct{ mean, worst float64 }
 
 // computed are the small checkpoints of families whose pieces all have kernels.
-var computed = []string{"apertus", "cohere2", "ernie4_5", "ernie4_5_moe", "exaone4", "falcon_h1", "gemma3", "glm4", "glm4_moe", "granite", "granite4_dense", "granitemoe", "granitemoehybrid",
-	"hunyuan", "hy_v3", "lfm2", "lfm2_moe", "lfm3", "minimax_m2", "mixtral", "nemotron_h", "olmo2", "olmo3", "phi3", "phimoe", "qwen2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_moe", "qwen3_next",
-	"seed_oss", "smollm3", "stablelm", "stablelm_parallel", "starcoder2"}
+var computed = []string{"apertus", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5", "ernie4_5_moe", "exaone4", "falcon_h1", "gemma2", "gemma3", "gemma4", "gemma4_e",
+	"gemma4_moe", "glm4", "glm4_moe", "glm4_moe_lite", "gpt_oss", "granite", "granite4_dense", "granitemoe", "granitemoehybrid", "hunyuan", "hy_v3", "kimi_linear", "lfm2",
+	"lfm2_moe", "lfm3", "llama4", "mimo_v2_flash", "minimax_m2", "ministral3", "mistral4", "mixtral", "nemotron_h", "olmo2", "olmo3", "phi3", "phimoe", "qwen2_moe", "qwen3_5",
+	"qwen3_5_moe", "qwen3_moe", "qwen3_next", "seed_oss", "smollm3", "stablelm", "stablelm_parallel", "starcoder2"}
+
+// TestChunks: a network whose layers see chunks of positions has logits like the CPU device's.
+func TestChunks(t *testing.T) {
+	m := openModel(t, "qwen3")
+	edit(m, func(a *model.AttentionSpec) { a.Chunk = 13 })
+	likeTheCPU(t, config(), m, limits{0.025, 0.15})
+}
 
 // TestPieces: the networks of families whose pieces have kernels have logits like the CPU device's,
 // and every other family is refused with a sentence that says why.
@@ -118,11 +126,35 @@ func TestPieces(t *testing.T) {
 			case m.Config.Shape().Experts.Experts > 0:
 				l.worst = 0
 			}
+			if strings.HasPrefix(f.Name(), "gemma4") {
+				// Its scores are not divided by the root of the head size, and so sharp that keys and values in
+				// bfloat16 alone move the CPU's rows by 0.02 and up to 0.13. With softer ones the usual limits hold.
+				t.Run("as it is", func(t *testing.T) { likeTheCPU(t, config(), m, limits{0.09, l.worst * 0.5 / 0.15}) })
+				soften(m, 0.25)
+			}
 			likeTheCPU(t, config(), m, l)
 		})
 	}
 	if !slices.Equal(names, computed) {
 		t.Errorf("computed are %q, not %q", names, computed)
+	}
+}
+
+// soften gives the attention of all layers a scale.
+func soften(m *model.Model, scale float32) {
+	edit(m, func(a *model.AttentionSpec) { a.Scale = scale })
+}
+
+// edit changes the attention of all layers, before a network is made of them.
+func edit(m *model.Model, f func(*model.AttentionSpec)) {
+	for i := range m.Config.Network.Layers {
+		mixers := m.Config.Network.Layers[i].Mixers
+		for k, mix := range mixers {
+			if a, ok := mix.(model.AttentionSpec); ok {
+				f(&a)
+				mixers[k] = a
+			}
+		}
 	}
 }
 

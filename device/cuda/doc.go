@@ -49,6 +49,11 @@
 // Other kinds of norms, activations and sums are kernels of their own (elements.go): norm_rows,
 // act_gate after a product into the scratch buffer, and elements. A product that reads float32
 // rows, such as the residual stream of a layer without a first norm, reads a copy in bfloat16.
+//
+// Attention and the store before it have two sets of kernels. Those named above are for heads of one
+// size of up to 128 dimensions (the store: 256) and windows. Layers with anything else (larger heads,
+// values of another size, sinks, bounded scores, chunks, queries scaled by position, no keys of their own)
+// have attn_*_x* and rope_kv_x, which are slower (heads.go). Which set a layer has depends on its network alone.
 // Plan refuses networks with pieces that have no kernel (pieces.go).
 //
 // # Graphs
@@ -94,8 +99,8 @@
 // # Files
 //
 // device.go opens a device, load.go and format.go take weights in, plan.go and memory.go
-// allocate. step.go has the operations of a step, attend.go and gemm.go two of them, graph.go
-// the graphs, draw.go draws and results, elements.go norms and functions of single numbers.
+// allocate. step.go has the operations of a step, heads.go and gemm.go some of them, attend.go the
+// work lists of attention, graph.go the graphs, draw.go draws and results, elements.go norms and functions of single numbers.
 // launch.go and module.go launch and load kernels, and lab.go runs single ones for package
 // check.
 package cuda

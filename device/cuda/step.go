@@ -24,6 +24,7 @@ type step struct {
 	at           inputs
 	lists        []lists // by Shape.Windows
 	runs         int     // sequences, with padding, of a network with states
+	tiles        []tiles // by network.groups
 }
 
 // inputs are device addresses of the batch's arrays.
@@ -58,8 +59,8 @@ func (d *Device) inputBytes() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A decoding token has a merge and items, a run has tiles, and segments of
-	// items have counts. Graphs round the number of items up to a power of two.
+	// A decoding token has a merge and items, for each window. A run has tiles, for each way to
+	// cut it. Segments of items have counts. Graphs round the number of items up to a power of two.
 	perSeq := 2*maxParts(sp.MaxSeqTokens) + 2
 	decode, err := product(min(sp.MaxSeqs, sp.MaxTokens)+16, perSeq, 16)
 	if err != nil {
@@ -73,7 +74,7 @@ func (d *Device) inputBytes() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return tokens + (decode+tiles+4096)*int64(len(d.shape.Windows)) + tables + 4096, nil
+	return tokens + (decode+4096)*int64(len(d.shape.Windows)) + tiles*int64(len(d.groups)) + tables + 4096, nil
 }
 
 // planStep allocates what Begin, Draw and End use.
@@ -97,7 +98,7 @@ func (d *Device) planStep() error {
 			return err
 		}
 	}
-	d.step.lists = make([]lists, len(d.shape.Windows))
+	d.step.lists, d.step.tiles = make([]lists, len(d.shape.Windows)), make([]tiles, len(d.groups))
 	return d.drawing.plan(d)
 }
 
@@ -176,6 +177,9 @@ func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode boo
 			items = key.items
 		}
 		s.lists[i].pack(d, in, b, window, s.rows, items)
+	}
+	for i := range s.tiles {
+		s.tiles[i].pack(d, in, b, d.groups[i])
 	}
 	s.at.tables = column(b.Tables, len(b.Tables), 0)
 }
@@ -309,50 +313,6 @@ func (d *Device) multiplyAside(dst model.Act, p *param, x uint64, ldx, epilogue 
 		d.launch("elements", n, cdiv(dst.Width, elementCols), 1, y+uint64(first*ldy*size), aside, aside, i32(op), i32(dst.Width), i32(1), i32(ldy), i32(ld), i32(ld),
 			i32(d.wide(dst, wideDst)|wideSrc), f32(1), i32(0), f32(0), f32(0), f32(0), f32(0))
 	}
-}
-
-// StoreKV implements model.Device. One kernel norms, rotates and stores.
-func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
-	sh := &d.net
-	width, kvWidth := sh.Heads*sh.KeyDim, sh.KVHeads*sh.KeyDim
-	if !(q.Width == width && k.Width == kvWidth && v.Width == kvWidth && q.Buf == k.Buf && k.Buf == v.Buf && layer >= 0 && layer < d.layers) {
-		panic(fmt.Sprintf("cuda: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
-	}
-	how := 0
-	var norms [3]uint64
-	for i, n := range []model.HeadNorm{h.QNorm, h.KNorm, h.VNorm} {
-		if !n.On {
-			continue
-		}
-		how |= kernels.NormQ<<i | kernels.NormCentered*flag(n.LayerNorm) | kernels.NormPerHead*flag(n.PerHead)
-		if n.LayerNorm != h.QNorm.LayerNorm || n.PerHead != h.QNorm.PerHead {
-			panic("cuda: StoreKV with norms of queries, keys and values that differ")
-		}
-		if n.W != model.NoWeight {
-			norms[i] = d.headWeights(n, sh.KeyDim)
-		}
-	}
-	how |= kernels.NormAfter * flag(h.NormAfterRope)
-	var table rope
-	if h.Rope != model.NoRope {
-		table = d.ropes[h.Rope]
-		how |= kernels.RopePairs * flag(d.shape.Ropes[h.Rope].Interleaved)
-	}
-	qp, ld := d.act(q)
-	kp, _ := d.act(k)
-	vp, _ := d.act(v)
-	d.launch("rope_kv", d.step.tokens, cdiv(sh.Heads+2*sh.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table.table, d.step.at.pos, d.step.at.slots, norms[0], norms[1], norms[2],
-		i32(sh.Heads), i32(sh.KVHeads), i32(sh.KeyDim), i32(table.half), i32(table.offset), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride),
-		i32(how), f32(h.QNorm.Eps), f32(h.KNorm.Eps), f32(h.VNorm.Eps))
-}
-
-// headWeights are the weights of a norm of heads.
-func (d *Device) headWeights(n model.HeadNorm, dim int) uint64 {
-	p := &d.params[n.W]
-	if !(p.n == dim || n.PerHead && p.n%dim == 0) {
-		panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d weights", dim, p.n))
-	}
-	return p.data
 }
 
 // Gather implements model.Device. Whole rows are copied, with the zeros at their end.

@@ -69,7 +69,7 @@ func (a attnCase) tokens() int {
 	return a.seqs
 }
 
-func (a attnCase) elements() int { return kernels.KVBlock(a.kvHeads, a.dim, attnBlock) }
+func (a attnCase) elements() int { return kernels.KVBlock(a.kvHeads, a.dim, a.dim, attnBlock) }
 func (a attnCase) width() int    { return a.heads * a.dim }
 
 // suffix ends the names of the kernels for heads of this size.
@@ -133,7 +133,7 @@ func (c *checker) attentionLists(a attnCase, m *attnMemory) (err error) {
 	var merges []kernels.AttnMerge
 	slots := int32(0)
 	if a.prefill {
-		tiles = kernels.AppendTiles(tiles, kernels.Run{Tokens: int32(a.n)}, a.heads/a.kvHeads)
+		tiles = kernels.AppendTiles(tiles, kernels.Run{Tokens: int32(a.n)}, kernels.TileTokens(a.dim, a.dim, a.heads/a.kvHeads))
 		for t := range a.n {
 			pos = append(pos, int32(t))
 		}

@@ -101,6 +101,7 @@ var alone = []struct {
 	{"add", (*checker).sums},
 	{"norm_heads", (*checker).headNorms},
 	{"rope_kv", (*checker).rotations},
+	{"rope_kv_x", (*checker).turns},
 	{"silu_gate", (*checker).gate},
 	{"elements", (*checker).elements},
 	{"act_gate", (*checker).gates},
@@ -447,7 +448,7 @@ func (s rotated) name() string {
 	return fmt.Sprintf("rope_kv %d/%d heads of %d, how %d", s.heads, s.kvHeads, s.dim, s.how)
 }
 func (s rotated) width() int    { return (s.heads + 2*s.kvHeads) * s.dim }
-func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, rotationBlock) }
+func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, s.dim, rotationBlock) }
 
 func (c *checker) rotation(s rotated) error {
 	qkv, f := c.normals(rotationTokens * s.width())

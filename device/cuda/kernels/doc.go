@@ -36,9 +36,9 @@
 //
 //	[block]{ K [kvHeads][BlockTokens][row], V [kvHeads][BlockTokens][row] }
 //
-// of bf16, with rows of KVRow(headDim) elements, which end with zeros.
-// Consecutive blocks are blockStride elements apart, so that the layers of a
-// block may lie together ([block][layer]) or apart. BlockTokens is a multiple
+// of bf16, with rows of KVRow(dimensions of a head) elements, which end with zeros; those of keys and
+// of values may differ. Consecutive blocks are blockStride elements apart, so that the layers of
+// a block may lie together ([block][layer]) or apart. BlockTokens is a multiple
 // of 16.
 //
 // # Numbers
@@ -54,5 +54,6 @@
 // Attention walks tiles of 64 absolute positions. It computes partial results over the
 // positions [512p, 512p+512) and merges them in ascending p, and a tile that a row does not
 // see changes none of its bits. attn_prefill_*, attn_decode_* with attn_merge, and
-// attn_whole_* give the same bits.
+// attn_whole_* give the same bits. attn_*_x<size> are a family of their own for each size of heads,
+// with tiles of 64, 32 or 16 positions (HeadSizes).
 package kernels

@@ -160,6 +160,7 @@ func entries() []Entry {
 		},
 	}
 	list = append(list, probes()...)
+	list = append(list, headEntries()...)
 	for _, d := range []int{64, 128} {
 		list = append(list,
 			Entry{

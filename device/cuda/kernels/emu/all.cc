@@ -2,6 +2,7 @@
 // for tests link.
 #define GK_EMU
 #include "../src/attn.cu"
+#include "../src/attnx.cu"
 #include "../src/elements.cu"
 #include "../src/elementwise.cu"
 #include "../src/experts.cu"
@@ -12,3 +13,4 @@
 #include "../src/pick.cu"
 #include "../src/probe.cu"
 #include "../src/recurrent.cu"
+#include "../src/ropex.cu"

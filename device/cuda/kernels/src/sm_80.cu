@@ -1,5 +1,6 @@
 // The module for every GPU from Ampere on.
 #include "attn.cu"
+#include "attnx.cu"
 #include "elements.cu"
 #include "elementwise.cu"
 #include "experts.cu"
@@ -8,3 +9,4 @@
 #include "pick.cu"
 #include "probe.cu"
 #include "recurrent.cu"
+#include "ropex.cu"
