@@ -203,3 +203,11 @@ func TestProbe(t *testing.T) {
 	}
 	t.Log(list[0])
 }
+
+// TestRefuses: a network with pieces that have no kernel is refused with a sentence that names them.
+func TestRefuses(t *testing.T) {
+	err := cuda.Refuses(model.Shape{Pieces: model.PieceExperts | model.PieceEncoder | model.PieceBidirectional})
+	if !errors.Is(err, cuda.ErrConfig) || !strings.Contains(err.Error(), "has attention in both directions, encoders, which a GPU does not compute yet") {
+		t.Error(err)
+	}
+}
