@@ -310,4 +310,8 @@ func TestResizeKV(t *testing.T) {
 	if err := cuda.WarmUp(r); err != nil {
 		t.Error(err)
 	}
+	r = onGPU(t, openModel(t, "families/lfm2"), config(), model.Options{NumBlocks: 20, MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: 32, StateSlots: 2, Depth: 2})
+	if err := cuda.WarmUp(r); err != nil { // with room for the state of one sequence
+		t.Error(err)
+	}
 }
