@@ -81,63 +81,85 @@ func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.
 // deltas checks delta_d128 and delta_d256, with a decay for each head and for each channel.
 func (c *checker) deltas(most int) error {
 	for _, channels := range []bool{false, true} {
-		rows, keyHeads, each, values := pick(c, 9, 200), 2, 2, pick(c, 40, 128)
-		keys := pick(c, most/2+4, most)
-		heads := keyHeads * each
-		decays := heads
-		if channels {
-			decays *= keys
-		}
-		q, k, v := 0, keyHeads*keys, 2*keyHeads*keys
-		a, b := v+heads*values, v+heads*values+decays
-		width := b + heads
-		x, xf := c.floats(rows * width)
-		A, bias := make([]float32, heads), make([]float32, decays)
-		for i := range A {
-			A[i] = -0.05 - 2*c.rng.Float32()
-		}
-		for i := range bias {
-			bias[i] = 4*c.rng.Float32() - 4
-		}
-		ld := stride(width)
-		at, err := c.put(padded(x, width, ld), A, bias)
-		if err != nil {
-			return err
-		}
-		s, err := c.sequence(rows, heads*keys*values)
-		if err != nil {
-			return err
-		}
-		scale := float32(1 / math.Sqrt(float64(keys)))
-		want := make([]float64, rows*heads*values)
-		parallel(heads, func(h int) {
-			state := make([]float64, keys*values)
-			for r := range rows {
-				row := xf[r*width:][:width]
-				key, query := unit(row[k+h/each*keys:][:keys]), unit(row[q+h/each*keys:][:keys])
-				for i := range keys {
-					d := h
-					if channels {
-						d = h*keys + i
-					}
-					by := math.Exp(float64(A[h]) * softplus(row[a+d]+float64(bias[d])))
-					for j := range values {
-						state[i*values+j] *= by
-					}
-				}
-				deltaStep(state, key, query, row[v+h*values:][:values], 1/(1+math.Exp(-row[b+h])), float64(scale), want[(r*heads+h)*values:][:values])
-			}
-		})
-		name := fmt.Sprintf("delta_d%d %dx%dx%dx%d", most, rows, heads, keys, values)
-		err = c.recurrence(name, s, heads*values, want, func(y uint64, ldy int) error {
-			return c.lab.Launch(fmt.Sprintf("delta_d%d", most), (values+31)/32, heads, 1, y, at[0], at[0]+uint64(4*k), at[0]+uint64(4*v), at[0]+uint64(4*a), at[0]+uint64(4*b), at[1], at[2],
-				s.states, s.runs, s.size, 0, keys, values, each, number(channels), ldy, ld, 3, scale, float32(1e-6), float32(1))
-		})
-		if err != nil {
+		d := deltaCase{rows: pick(c, 9, 200), keyHeads: 2, each: 2, keys: pick(c, most/2+4, most), values: pick(c, 40, 128), channels: channels}
+		if err := c.delta(most, d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// deltaCase is a delta rule: keyHeads key heads of keys dimensions, each for so many value heads of values dimensions.
+type deltaCase struct {
+	rows, keyHeads, each, keys, values int
+	channels                           bool // a decay for each key dimension
+}
+
+func (d *deltaCase) heads() int { return d.keyHeads * d.each }
+
+func (d *deltaCase) decays() int {
+	if d.channels {
+		return d.heads() * d.keys
+	}
+	return d.heads()
+}
+
+// columns is where a row's keys, values, decays and strengths begin, behind its queries, and its width.
+func (d *deltaCase) columns() (k, v, a, b, width int) {
+	k = d.keyHeads * d.keys
+	v = 2 * k
+	a = v + d.heads()*d.values
+	b = a + d.decays()
+	return k, v, a, b, b + d.heads()
+}
+
+func (c *checker) delta(most int, d deltaCase) error {
+	k, v, a, b, width := d.columns()
+	heads := d.heads()
+	x, xf := c.floats(d.rows * width)
+	A, bias := make([]float32, heads), make([]float32, d.decays())
+	for i := range A {
+		A[i] = -0.05 - 2*c.rng.Float32()
+	}
+	for i := range bias {
+		bias[i] = 4*c.rng.Float32() - 4
+	}
+	ld := stride(width)
+	at, err := c.put(padded(x, width, ld), A, bias)
+	if err != nil {
+		return err
+	}
+	s, err := c.sequence(d.rows, heads*d.keys*d.values)
+	if err != nil {
+		return err
+	}
+	scale := float32(1 / math.Sqrt(float64(d.keys)))
+	want := make([]float64, d.rows*heads*d.values)
+	parallel(heads, func(h int) { d.head(h, xf, A, bias, float64(scale), want) })
+	name := fmt.Sprintf("delta_d%d %dx%dx%dx%d", most, d.rows, heads, d.keys, d.values)
+	return c.recurrence(name, s, heads*d.values, want, func(y uint64, ldy int) error {
+		return c.lab.Launch(fmt.Sprintf("delta_d%d", most), (d.values+31)/32, heads, 1, y, at[0], at[0]+uint64(4*k), at[0]+uint64(4*v), at[0]+uint64(4*a), at[0]+uint64(4*b), at[1], at[2],
+			s.states, s.runs, s.size, 0, d.keys, d.values, d.each, number(d.channels), ldy, ld, 3, scale, float32(1e-6), float32(1))
+	})
+}
+
+// head computes a value head of rows x in float64, token by token.
+func (d *deltaCase) head(h int, x []float64, A, bias []float32, scale float64, want []float64) {
+	k, v, a, b, width := d.columns()
+	state := make([]float64, d.keys*d.values)
+	for r := range d.rows {
+		row := x[r*width:][:width]
+		first := h / d.each * d.keys
+		for i := range state {
+			at := h
+			if d.channels {
+				at = h*d.keys + i/d.values
+			}
+			state[i] *= math.Exp(float64(A[h]) * softplus(row[a+at]+float64(bias[at])))
+		}
+		deltaStep(state, unit(row[k+first:][:d.keys]), unit(row[first:][:d.keys]), row[v+h*d.values:][:d.values], 1/(1+math.Exp(-row[b+h])), scale,
+			want[(r*d.heads()+h)*d.values:][:d.values])
+	}
 }
 
 // deltaStep changes a state that has decayed by one token, and writes what is read of it.
