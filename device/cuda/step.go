@@ -253,16 +253,17 @@ func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Ac
 		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
 	silu := a == model.Activation{Kind: model.SiLU}
+	x, ldx := d.factor(src)
+	y, ldy := d.act(dst)
 	if p.gated && silu {
-		d.multiply(dst, w, src, kernels.SwiGLU)
+		d.gemm(p, y, ldy, x, ldx, d.rows(dst), kernels.SwiGLU)
 		return
 	}
-	y, ldy := d.act(dst)
 	g, ldg := d.act(scratch)
 	if !(scratch.Off+p.n <= ldg) { // parts of whole tiles in turns may be wider
 		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with scratch rows of %d", p.n, p.k, ldg))
 	}
-	d.multiply(scratch, w, src, kernels.StoreBF16)
+	d.gemm(p, g, ldg, x, ldx, d.rows(dst), kernels.StoreBF16)
 	if !silu {
 		apart := dst.Width
 		if p.gated {
@@ -279,7 +280,7 @@ func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Ac
 func (d *Device) multiply(dst model.Act, w model.Weight, src model.Act, epilogue int) {
 	y, ldy := d.act(dst)
 	x, ldx := d.factor(src)
-	if epilogue != kernels.SwiGLU && !d.tiled(dst) {
+	if !d.tiled(dst) {
 		d.multiplyAside(dst, &d.params[w], x, ldx, epilogue)
 		return
 	}
