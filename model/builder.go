@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"weir/backend"
 )
 
 // builder lays out a decoder: its weights, its activation buffers and all else that a device has
@@ -65,8 +67,9 @@ func (b *builder) buf(name bufName, width int, kind bufKind) Act {
 	return Act{Buf: i, Width: width}
 }
 
-// cache reserves a cache of keys and values for the layer that is built.
-func (b *builder) cache(kv KVShape) int {
+// cache reserves a cache of keys and values for the layer that is built, which sees so much of it.
+func (b *builder) cache(kv KVShape, sees backend.KVGroup) int {
+	b.shape.Sees = append(b.shape.Sees, sees)
 	b.caches[b.layer] = len(b.shape.KV)
 	b.shape.KV = append(b.shape.KV, kv)
 	return len(b.shape.KV) - 1

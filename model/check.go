@@ -34,6 +34,9 @@ func (s *Shape) Check() error {
 		}
 		widest = max(widest, kv.KeyDim)
 	}
+	if err := s.checkPlaces(); err != nil {
+		return err
+	}
 	for i, n := range s.States {
 		if n < 1 {
 			return broken("state %d has %d numbers", i, n)

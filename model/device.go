@@ -248,11 +248,13 @@ type Scan struct {
 
 // Shape is all that a device needs to allocate everything it will ever use.
 type Shape struct {
-	KV      []KVShape  // caches of keys and values, usually one for each layer; StoreKV and Attend name them
-	States  []int      // float32 numbers of each recurrent state of a sequence
-	Acts    []ActShape // activation buffers; Act.Buf indexes them
-	Ropes   []Rope     // Heads.Rope indexes them
-	Windows []int      // every Attention.Window there is, once
+	KV      []KVShape         // caches of keys and values, usually one for each layer; StoreKV and Attend name them
+	Sees    []backend.KVGroup // by cache: the positions that the layers see that read it
+	Places  []KVPlace         // by cache, where Spec.Groups are set (GroupKV); nil: all are in the blocks of one table
+	States  []int             // float32 numbers of each recurrent state of a sequence
+	Acts    []ActShape        // activation buffers; Act.Buf indexes them
+	Ropes   []Rope            // Heads.Rope indexes them
+	Windows []int             // every Attention.Window there is, once
 	Experts ExpertShape
 	Pieces  Pieces // what the network is made of besides what every decoder has
 	Spec    backend.Spec
@@ -312,6 +314,7 @@ const (
 	PieceEncoder                          // EmbedAdd, and rows whose vectors are reported
 	PieceHead                             // Head.Scale, Head.Softcap or a bias of the head
 	PieceHeadNorms                        // Heads with a norm other than RMSNorm with weights of queries and keys before the rotation
+	PieceGroups                           // Spec.Groups
 	pieceEnd
 )
 
@@ -319,7 +322,7 @@ const (
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
-	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads"}
+	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "KV blocks by groups of layers"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {

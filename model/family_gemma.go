@@ -87,6 +87,10 @@ func gemma4(f *fields) {
 	}
 	wide := f.rope(wideDim, ropeKind{layers: "full_attention", theta: 1_000_000})
 	first := f.Layers - f.int("num_kv_shared_layers", 0) // of those that share keys and values
+	if first < 0 || first > f.Layers {
+		f.bad("num_kv_shared_layers %d is not in [0, %d]", f.Layers-first, f.Layers)
+		return
+	}
 	if width := f.int("hidden_size_per_layer_input", 256); width > 0 {
 		f.gemmaPerLayer(width)
 	}
@@ -118,7 +122,7 @@ func gemma4(f *fields) {
 			l.Feeds = []Feed{dense, f.gemma4Experts()}
 		}
 	})
-	if first < f.Layers {
+	if f.err == nil && first < f.Layers {
 		f.skipShared(first)
 	}
 }

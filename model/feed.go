@@ -376,7 +376,8 @@ func (b *builder) xielu(a *Activation, prefix string) {
 		b.params = append(b.params, parameter{rows: []stored{{prefix + p.name, shape, view{}}}, value: p.into})
 	}
 	b.after = append(b.after, func() {
-		softplus := func(x float32) float32 { return float32(math.Log1p(math.Exp(float64(x)))) }
-		a.Alpha, a.Beta = softplus(a.Alpha), a.Limit+softplus(a.Beta)
+		a.Alpha, a.Beta = float32(softplus(float64(a.Alpha))), a.Limit+float32(softplus(float64(a.Beta)))
 	})
 }
+
+func softplus(x float64) float64 { return math.Log1p(math.Exp(x)) }

@@ -1,5 +1,7 @@
 package model
 
+import "weir/backend"
+
 // latent is built of a LatentSpec. The cache has one key for all heads, the normed latent and the
 // rotated part behind it, and the latent again as the value. Queries are multiplied with the part
 // of kv_b_proj that makes keys, so that they meet latents; what attention gives is multiplied with
@@ -54,7 +56,7 @@ func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
 	m.values = b.act("latent values", s.Heads*s.ValueDim, factorBuf)
 	b.linear(&m.outWeight, Linear, l.At, s.Heads*s.ValueDim, s.Bias, part{s.O, b.c.Hidden})
 
-	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank})
+	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank}, backend.KVGroup{Window: s.Window})
 	m.heads = Heads{Rope: NoRope, Temper: s.Temper}
 	if s.Rope != NoRope {
 		r := b.shape.Ropes[s.Rope]

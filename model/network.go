@@ -163,12 +163,15 @@ type DeltaSpec struct {
 	PerChannel       bool
 	LowRank          int // columns between A and AUp, and between Z and ZUp
 	BetaScale        float32
+	// Tiled says that value head h belongs to key head h mod KeyHeads, and not those of a key head
+	// follow each other (GGUF files of Qwen3.5).
+	Tiled bool
 }
 
 // DeltaNames are the names of the products of a delta net.
 type DeltaNames struct {
-	// QKVZ and BA are fused products, with the rows of each key head together (Qwen3-Next). If they
-	// are "", there are QKV, Z, B and A (Qwen3.5); if QKV is "", too, Q, K and V.
+	// QKVZ and BA are fused products, with the rows of each key head together (Qwen3-Next). If QKVZ is
+	// "", there are QKV and Z; if BA is "", there are B and A (Qwen3.5); if QKV is "", too, Q, K and V.
 	QKVZ, BA     string
 	QKV, Z, B, A string
 	Q, K, V      string

@@ -84,6 +84,13 @@
 // one step instead. A newly admitted sequence must leave a free block for each
 // running one, so that it is not preempted again at once.
 //
+// # Windows
+//
+// Layers that look back to a window only have block tables of their own (package kvcache), and when a chunk has been
+// computed, the blocks that they do not see any more return. A sequence so takes no more of these than its window
+// and the chunks in flight need, however long it gets. The first choice of a request holds those that its further
+// choices begin with until they have begun, unless it could not go on otherwise.
+//
 // # Sitting out
 //
 // What decides a token, such as the mask of a grammar, may not be known when the

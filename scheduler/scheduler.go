@@ -133,7 +133,7 @@ type deferredRelease struct {
 // New returns a scheduler that takes blocks from kv.
 func New(cfg Config, kv *kvcache.Manager) *Scheduler {
 	s := &Scheduler{cfg: cfg, kv: kv}
-	s.cfg.StateEvery = kv.Need(cfg.StateEvery) * kv.BlockTokens()
+	s.cfg.StateEvery = kv.Entries(cfg.StateEvery) * kv.BlockTokens()
 	s.credit = s.maxCredit()
 	return s
 }
@@ -177,12 +177,8 @@ func (s *Scheduler) eachProject(f func(*part)) {
 // Counters returns what has been counted so far.
 func (s *Scheduler) Counters() Counters { return s.counters }
 
-// Fits reports whether a sequence of n tokens can run at all.
-func (s *Scheduler) Fits(n int) bool {
-	return n <= s.cfg.MaxSeqTokens && s.kv.Need(n) <= s.kv.Total()
-}
-
-// Add queues q. The caller has checked that its prompt and output fit (Fits).
+// Add queues q. The caller has checked that its prompt and output fit: they are at most
+// Config.MaxSeqTokens, and the pool has all the blocks that they take at a time.
 func (s *Scheduler) Add(q *Sequence) {
 	q.Prepare()
 	if q.Leader != nil {
@@ -255,7 +251,7 @@ func (s *Scheduler) release(q *Sequence) {
 func (s *Scheduler) deferredBlocks() int {
 	n := 0
 	for i := range s.deferred {
-		n += len(s.deferred[i].table.Blocks)
+		n += s.kv.Held(&s.deferred[i].table)
 	}
 	return n
 }
@@ -305,7 +301,7 @@ func (s *Scheduler) Check() error {
 		if q.Status != Running {
 			return fmt.Errorf("scheduler: sequence %d is in the running queue with status %d", q.ID, q.Status)
 		}
-		if have := len(q.Table.Blocks) * s.kv.BlockTokens(); have < q.Computed {
+		if have := s.kv.Holds(&q.Table); have < q.Computed {
 			return fmt.Errorf("scheduler: sequence %d has computed %d tokens and has blocks for %d", q.ID, q.Computed, have)
 		}
 		tables = append(tables, &q.Table)

@@ -71,7 +71,7 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 }
 
 // openPooling settles whether the model embeds or generates. By itself a folder of sentence-transformers embeds, as its
-// modules say. Any other network can be made to: its vector is then that of the last token, with
+// modules say, and so does a GGUF file with a pooling. Any other network can be made to: its vector is then that of the last token, with
 // length 1, as in vLLM.
 func (s *source) openPooling(runner string) error {
 	if runner == "generate" {
@@ -85,6 +85,12 @@ func (s *source) openPooling(runner string) error {
 		}
 		if found {
 			s.pooling, err = pooling.Load(s.texts, hidden)
+			return err
+		}
+	}
+	if f := s.network.GGUF(); f != nil {
+		var err error
+		if s.pooling, err = embeddedPooling(f, hidden); s.pooling != nil || err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ func (d *Device) Begin(b *backend.Batch) {
 	d.team.wakeUp(d.team.threads) // they are needed in some microseconds
 	d.batch = b
 	d.input.of.Width = 0
-	d.attendJob.planned = [2]int{}
+	d.attendJob.planned = [3]int{}
 	for i := range d.ropes {
 		d.eachRow(rowJob{op: ropeRow, table: i}, len(b.Tokens), 32*d.ropes[i].width)
 	}
