@@ -143,8 +143,10 @@ func convPart(j *stateJob, sc *scratch, s, part int) {
 	rows, conv := sc.conv, j.d.impl.convOf(n)
 	in, out := j.d.state(s, c.State, first*kept, n*kept)
 	copy(rows, in)
-	for r, to := j.d.run(s); r < to; r += stateRows {
-		strip := min(stateRows, to-r)
+	strip := 0
+	for r, to := j.d.run(s); r < to; r += strip {
+		copy(rows[:kept*n], rows[strip*n:])
+		strip = min(stateRows, to-r)
 		for i := range strip {
 			copy(rows[(kept+i)*n:][:n], j.q.row(r + i)[first:])
 		}
@@ -155,9 +157,8 @@ func convPart(j *stateJob, sc *scratch, s, part int) {
 				j.d.impl.apply(y, y, nil, &j.act)
 			}
 		}
-		copy(rows[:kept*n], rows[strip*n:])
 	}
-	copy(out, rows)
+	copy(out, rows[strip*n:])
 }
 
 // Delta implements model.Device.

@@ -249,3 +249,50 @@ func (c *recurrence) checkCuts(t *testing.T, d *Device, op func(), want, last []
 		t.Fatal("slot 0 is not zero any more")
 	}
 }
+
+// TestStatesAllocateNothing: recurrences, convolutions and activations take no memory after the first
+// step, which turns the weights of a convolution.
+func TestStatesAllocateNothing(t *testing.T) {
+	for _, c := range []recurrence{deltaCase(1, 1, 2, 16, 24, false), deltaCase(11, 2, 2, 10, 40, true), scanCase(21, 4, 20, 2, 6), convCase(31, 136, 4)} {
+		d, op := c.open(t, Config{Threads: 2, KVType: BF16}, 3)
+		c.step(d, op, stateRun{0, recurrenceRows, 0, 1})
+		if n := testing.AllocsPerRun(10, op); n != 0 {
+			t.Errorf("%d columns: %v allocations", c.widths[len(c.widths)-1], n)
+		}
+	}
+	d := stateDevice(t, Config{Threads: 2, KVType: BF16}, 1, 4, 1, 40, 40, 40, 5)
+	for _, c := range activationCases {
+		if n := testing.AllocsPerRun(10, func() {
+			d.Activate(whole(d, 0), whole(d, 1), c.act)
+			d.Gate(whole(d, 0), whole(d, 1), whole(d, 2), c.act)
+			d.Gate(whole(d, 0), whole(d, 1), whole(d, 3), c.act)
+			d.Norm(whole(d, 0), whole(d, 1), model.Norm{W: model.NoWeight, B: model.NoWeight, Gate: whole(d, 2), GateBy: c.act})
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", c.name, n)
+		}
+	}
+}
+
+// TestGateOfHeads: a number of the gate for several columns is the same as a gate of all columns, bit for bit.
+func TestGateOfHeads(t *testing.T) {
+	eachImpl(t, func(t *testing.T, im *impl) {
+		const heads, each = 5, 24
+		d := stateDevice(t, Config{Threads: 2, KVType: BF16, Impl: im.name}, 1, 3, 1, heads*each, heads, heads*each, heads*each, heads*each)
+		narrow, wide := d.view(whole(d, 1)), d.view(whole(d, 2))
+		for r := range 3 {
+			for i := range wide.row(r) {
+				wide.row(r)[i] = narrow.row(r)[i/each]
+			}
+		}
+		for _, c := range activationCases {
+			d.Gate(whole(d, 3), whole(d, 0), whole(d, 1), c.act)
+			d.Gate(whole(d, 4), whole(d, 0), whole(d, 2), c.act)
+			for r := range 3 {
+				got, want := d.view(whole(d, 3)).row(r), d.view(whole(d, 4)).row(r)
+				if !slices.Equal(bitsOf(got), bitsOf(want)) {
+					t.Errorf("%s: row %d differs", c.name, r)
+				}
+			}
+		}
+	})
+}
