@@ -192,24 +192,32 @@ func phiFields(g *ggufModel, f map[string]any) {
 		return
 	}
 	p, _ := f["rope_parameters"].(map[string]any)
-	t := g.tensors[shortFactors]
+	p["rope_type"], p["short_factor"], p["long_factor"] = "longrope", g.factors(shortFactors), g.factors(longFactors)
+	p["original_max_position_embeddings"] = g.int("rope.scaling.original_context_length")
+	if x := g.positive("rope.scaling.attn_factor"); x != nil {
+		p["attention_factor"] = *x
+	}
+}
+
+// factors reads a vector of positive numbers; nil if there is none.
+func (g *ggufModel) factors(name string) []float32 {
+	t, ok := g.tensors[name]
+	if !ok {
+		return nil
+	}
 	if t.DType != weights.F32 || len(t.Shape) != 1 {
-		g.err = g.bad("the tensor %s is %v of %d, not a vector of float32", shortFactors, t.DType, t.Shape)
-		return
+		g.err = g.bad("the tensor %s is %v of %d, not a vector of float32", name, t.DType, t.Shape)
+		return nil
 	}
 	factors := make([]float32, t.Len())
 	t.Widen(factors, 0, 0)
 	for i, x := range factors {
 		if !(x > 0 && x <= math.MaxFloat32) {
-			g.err = g.bad("factor %d of the tensor %s is %v, not a positive number", i, shortFactors, x)
-			return
+			g.err = g.bad("factor %d of the tensor %s is %v, not a positive number", i, name, x)
+			return nil
 		}
 	}
-	p["rope_type"], p["short_factor"] = "longrope", factors
-	p["original_max_position_embeddings"] = g.int("rope.scaling.original_context_length")
-	if x := g.positive("rope.scaling.attn_factor"); x != nil {
-		p["attention_factor"] = *x
-	}
+	return factors
 }
 
 func hunyuan3Fields(g *ggufModel, f map[string]any) {

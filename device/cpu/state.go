@@ -230,9 +230,9 @@ func (j *stateJob) prepare(sc *scratch, r, n, h int) deltaKeys {
 			decays[i] = j.a.row(r + i)[h] + j.t[h]
 		}
 	}
-	im.pointwise[sigmoidOf](keys.betas, keys.betas, nil, &j.act.p)
+	im.pointwise[sigmoidOf](keys.betas, keys.betas, nil, nil)
 	if !x.PerChannel {
-		im.decays(decays, j.w[h])
+		im.decays(decays, j.w[h], x.Lower)
 	}
 	for i := range n {
 		p := keys.of(i)
@@ -241,7 +241,7 @@ func (j *stateJob) prepare(sc *scratch, r, n, h int) deltaKeys {
 			for c, v := range j.a.row(r + i)[h*kd:][:kd] {
 				decay[c] = v + j.t[h*kd+c]
 			}
-			im.decays(decay, j.w[h])
+			im.decays(decay, j.w[h], x.Lower)
 		} else {
 			for c := range decay {
 				decay[c] = decays[i]
@@ -255,12 +255,17 @@ func (j *stateJob) prepare(sc *scratch, r, n, h int) deltaKeys {
 	return keys
 }
 
-// decays replaces each x by exp(a * softplus(x)).
-func (im *impl) decays(x []float32, a float32) {
-	var none *[4]float32
-	im.pointwise[softplusOf](x, x, nil, none)
-	im.scale(x, x, a)
-	im.pointwise[expOf](x, x, nil, none)
+// decays replaces each x by exp(a * softplus(x)), or by exp(lower * sigmoid(-a*x)) if there is a lower bound.
+func (im *impl) decays(x []float32, a, lower float32) {
+	if lower != 0 {
+		im.scale(x, x, -a)
+		im.pointwise[sigmoidOf](x, x, nil, nil)
+		im.scale(x, x, lower)
+	} else {
+		im.pointwise[softplusOf](x, x, nil, nil)
+		im.scale(x, x, a)
+	}
+	im.pointwise[expOf](x, x, nil, nil)
 }
 
 // unit divides x by the root of the sum of its squares, and multiplies with scale.

@@ -51,7 +51,7 @@ func blockCell(keys, columns, head, key, column int) int {
 	return head*keys*columns + at*keys + key*min(stateColumns, columns-at) + column - at
 }
 
-func deltaCase(seed, keyHeads, heads, keys, values int, perChannel bool) recurrence {
+func deltaCase(seed, keyHeads, heads, keys, values int, perChannel bool, lower float32) recurrence {
 	width := 1
 	if perChannel {
 		width = keys
@@ -61,7 +61,7 @@ func deltaCase(seed, keyHeads, heads, keys, values int, perChannel bool) recurre
 		c.rows = append(c.rows, madeUp(seed+i, recurrenceRows*w))
 	}
 	c.load = func(t testing.TB, d *Device) func() {
-		x := model.Delta{State: 1, KeyHeads: keyHeads, ValueHeads: heads, KeyDim: keys, ValueDim: values, PerChannel: perChannel, Scale: 0.25, L2Eps: 1e-6, BetaScale: 2,
+		x := model.Delta{State: 1, KeyHeads: keyHeads, ValueHeads: heads, KeyDim: keys, ValueDim: values, PerChannel: perChannel, Lower: lower, Scale: 0.25, L2Eps: 1e-6, BetaScale: 2,
 			DtBias: loadNumbers(t, d, madeUp(seed+5, heads*width)), A: loadNumbers(t, d, slower(madeUp(seed+6, heads)))}
 		return func() { d.Delta(whole(d, 5), whole(d, 0), whole(d, 1), whole(d, 2), whole(d, 3), whole(d, 4), &x) }
 	}
@@ -99,8 +99,8 @@ func recurrences(t *testing.T) (list []recurrence, want [][]float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := map[string]recurrence{"delta": deltaCase(1, 1, 2, 16, 24, false), "deltaPerChannel": deltaCase(11, 2, 2, 10, 40, true),
-		"scan": scanCase(21, 4, 20, 2, 6), "conv": convCase(31, 136, 4)}
+	cases := map[string]recurrence{"delta": deltaCase(1, 1, 2, 16, 24, false, 0), "deltaPerChannel": deltaCase(11, 2, 2, 10, 40, true, 0),
+		"deltaBounded": deltaCase(41, 1, 1, 8, 20, true, -5), "scan": scanCase(21, 4, 20, 2, 6), "conv": convCase(31, 136, 4)}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		c := cases[fields[0]]
@@ -196,7 +196,7 @@ func TestRecurrences(t *testing.T) {
 // state have the same bits. A slot that a run goes on from, and does not end in, stays as it is.
 func TestStatesDoNotDependOnCuts(t *testing.T) {
 	list, _ := recurrences(t)
-	list = append(list, deltaCase(41, 1, 1, 32, 160, false), scanCase(51, 1, 136, 1, 8), convCase(61, 288, 7))
+	list = append(list, deltaCase(41, 1, 1, 32, 160, false, 0), scanCase(51, 1, 136, 1, 8), convCase(61, 288, 7))
 	for i, c := range list {
 		t.Run(fmt.Sprint(c.name, i), func(t *testing.T) {
 			d, op := c.open(t, Config{Threads: 1, KVType: BF16, Impl: "generic"}, 6)
@@ -253,7 +253,7 @@ func (c *recurrence) checkCuts(t *testing.T, d *Device, op func(), want, last []
 // TestStatesAllocateNothing: recurrences, convolutions and activations take no memory after the first
 // step, which turns the weights of a convolution.
 func TestStatesAllocateNothing(t *testing.T) {
-	for _, c := range []recurrence{deltaCase(1, 1, 2, 16, 24, false), deltaCase(11, 2, 2, 10, 40, true), scanCase(21, 4, 20, 2, 6), convCase(31, 136, 4)} {
+	for _, c := range []recurrence{deltaCase(1, 1, 2, 16, 24, false, 0), deltaCase(11, 2, 2, 10, 40, true, 0), scanCase(21, 4, 20, 2, 6), convCase(31, 136, 4)} {
 		d, op := c.open(t, Config{Threads: 2, KVType: BF16}, 3)
 		c.step(d, op, stateRun{0, recurrenceRows, 0, 1})
 		if n := testing.AllocsPerRun(10, op); n != 0 {

@@ -27,7 +27,7 @@ def softplus(x):
     return np.logaddexp(0, x)
 
 
-def delta(seed, key_heads, heads, keys, values, per_channel):
+def delta(seed, key_heads, heads, keys, values, per_channel, lower=0):
     q, k, v = made_up(seed, ROWS, key_heads, keys), made_up(seed + 1, ROWS, key_heads, keys), made_up(seed + 2, ROWS, heads, values)
     width = keys if per_channel else 1
     a, b, bias = made_up(seed + 3, ROWS, heads, width), made_up(seed + 4, ROWS, heads), made_up(seed + 5, heads, width)
@@ -39,6 +39,8 @@ def delta(seed, key_heads, heads, keys, values, per_channel):
     for t in range(ROWS):
         query, key, beta = norm(q[t]), norm(k[t]), 2 / (1 + np.exp(-b[t]))
         alpha = np.exp(rate[:, None] * softplus(a[t] + bias))
+        if lower:  # as Ling 3.0 bounds it
+            alpha = np.exp(lower / (1 + np.exp(rate[:, None] * (a[t] + bias))))
         state = state * alpha[:, :, None]
         # S (I - beta k kᵀ) + beta v kᵀ, turned over
         state = np.stack([s - bt * np.outer(kt, kt) @ s + bt * np.outer(kt, vt) for s, bt, kt, vt in zip(state, beta, key, v[t])])
@@ -69,6 +71,7 @@ def conv(seed, columns, width):
 cases = {
     "delta": delta(1, 1, 2, 16, 24, False),
     "deltaPerChannel": delta(11, 2, 2, 10, 40, True),
+    "deltaBounded": delta(41, 1, 1, 8, 20, True, -5),
     "scan": scan(21, 4, 20, 2, 6),
     "conv": conv(31, 136, 4),
 }
