@@ -35,7 +35,7 @@ purego: ## the tests of the CPU device and the model without assembly
 	$(GO) test -tags '$(TAGS) purego' -timeout 540s ./device/cpu ./model ./sampler
 
 # The tests that an emulator runs within minutes: all kernels, whole decoders, batch invariance.
-ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Reference|Workers|Nodes|Bind
+ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Reference|Workers|Nodes|Bind|Pointwise|Recurren|States
 arm64: ## vet and build for other systems; with binutils and qemu for arm64, the encodings and tests of its kernels
 	@set -e; for t in linux/arm64 darwin/arm64 windows/amd64; do echo "== $$t"; \
 	  GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./device/cpu ./cmd/weir; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./cmd/weir; done
@@ -144,6 +144,7 @@ golden: ## write the golden data again (needs Python with tools/golden/requireme
 	$(PYTHON) tools/golden/ggml_grids.py weights/blocks_grids.bin
 	$(PYTHON) tools/golden/ggml_blocks.py weights/testdata/blocks models/weir-tiny
 	$(PYTHON) tools/golden/ggml_rows.py model/testdata/quantised models/weir-tiny
+	$(PYTHON) tools/golden/recurrences.py device/cpu/testdata/recurrences.txt
 
 golden-quantized: ## write the quantized checkpoints of tests again (needs Python with tools/golden/quantized-requirements.txt)
 	$(PYTHON) tools/golden/quantized.py model/testdata/quantized quantconfig/testdata/lists.json
