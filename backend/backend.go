@@ -21,6 +21,7 @@ type Spec struct {
 	Depth        int  // most steps in flight: 1 or 2
 	StateSlots   int  // slots for the recurrent states of sequences, slot 0 included, which is the state of an empty one; 0: there is no such state
 	Hidden       int  // columns of the vectors that rows can report (Draw.Hidden); 0: none
+	LongAfter    int  // a sequence of more tokens than this, known or drawn, is a long one (Batch.Long); 0: none is
 	Whole        bool // the network is an encoder: a position sees all others, so that a sequence is computed in one step
 	// Groups are the kinds of layers by how far they look back, each with a block table of its own
 	// for every sequence. nil: one group of layers that see all positions.
@@ -108,6 +109,7 @@ type Batch struct {
 	Tables   []int32 // [TableEnd[G*S-1]] block tables back to back, no padding; entry i of a table covers positions [i*BlockTokens, (i+1)*BlockTokens)
 	StateIn  []int32 // [S] state slot that the sequence goes on from; 0: it starts at position 0. Empty if Spec.StateSlots is 0
 	StateOut []int32 // [S] state slot that receives the state after the run; may equal StateIn, unless that is 0
+	Long     []int32 // [S] 1: the sequence is long, so that all its positions are rotated in another way, and its whole cache was computed so; empty: none is
 	Types    []int32 // [T] token types (segments) of an encoder's input; empty: all 0
 	At       []int32 // [R] indices into Tokens whose logits are wanted, ascending
 }
@@ -116,8 +118,11 @@ type Batch struct {
 func (b *Batch) Reset() {
 	b.Tokens, b.Pos, b.Slots = b.Tokens[:0], b.Pos[:0], b.Slots[:0]
 	b.QueryEnd, b.KVLen, b.TableEnd, b.Tables, b.At = b.QueryEnd[:0], b.KVLen[:0], b.TableEnd[:0], b.Tables[:0], b.At[:0]
-	b.StateIn, b.StateOut, b.Types = b.StateIn[:0], b.StateOut[:0], b.Types[:0]
+	b.StateIn, b.StateOut, b.Types, b.Long = b.StateIn[:0], b.StateOut[:0], b.Types[:0], b.Long[:0]
 }
+
+// IsLong reports whether sequence i is long.
+func (b *Batch) IsLong(i int) bool { return len(b.Long) > 0 && b.Long[i] != 0 }
 
 // Edit changes one token's logit before the draw:
 //

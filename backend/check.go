@@ -39,6 +39,9 @@ func (s Spec) Check() error {
 	if s.StateSlots < 0 || s.StateSlots == 1 || s.StateSlots > math.MaxInt32 {
 		return broken("StateSlots is %d, but must be 0, or slot 0 and one for a sequence, and at most %d", s.StateSlots, math.MaxInt32)
 	}
+	if s.LongAfter < 0 {
+		return broken("LongAfter is %d, but must not be negative", s.LongAfter)
+	}
 	if s.Hidden < 0 {
 		return broken("Hidden is %d, but must not be negative", s.Hidden)
 	}
@@ -79,6 +82,8 @@ func (b *Batch) CheckSizes(s Spec) error {
 		return broken("the last block table ends at entry %d, but there are %d entries", b.TableEnd[groups*seqs-1], len(b.Tables))
 	case len(b.StateIn) != s.states(seqs) || len(b.StateOut) != s.states(seqs):
 		return broken("%d sequences of a network with %d state slots go on from %d states to %d", seqs, s.StateSlots, len(b.StateIn), len(b.StateOut))
+	case len(b.Long) != 0 && len(b.Long) != seqs:
+		return broken("it is said of %d of %d sequences whether they are long", len(b.Long), seqs)
 	case len(b.Types) != 0 && len(b.Types) != tokens:
 		return broken("%d tokens have %d types", tokens, len(b.Types))
 	case len(b.At) > tokens:
@@ -110,6 +115,9 @@ func (b *Batch) Check(s Spec, drawn int) error {
 		}
 		if err := b.checkRun(s, i, first, end); err != nil {
 			return err
+		}
+		if long := len(b.Long) > 0 && b.Long[i] != 0; long && s.LongAfter == 0 || !long && s.LongAfter > 0 && int(b.KVLen[i]) > s.LongAfter {
+			return broken("that sequence %d of %d tokens is long is %v, where those of more than %d are", i, b.KVLen[i], long, s.LongAfter)
 		}
 		if err := b.checkTokens(s, i, first, end, drawn); err != nil {
 			return err

@@ -50,7 +50,7 @@ func familyJobs(g *rand.Rand, vocab, n int) []job {
 // requests and cuts change no bit of a log-probability.
 func TestMetamorphicFamilies(t *testing.T) {
 	_, tok := bundled(t)
-	for _, name := range []string{"qwen3_5", "nemotron_h", "lfm2_moe", "gpt_oss", "llama4", "deepseek_v3", "gemma4_e", "gemma3", "mimo_v2_flash", "starcoder2", "lfm3"} {
+	for _, name := range []string{"qwen3_5", "nemotron_h", "lfm2_moe", "gpt_oss", "llama4", "deepseek_v3", "gemma4_e", "gemma3", "mimo_v2_flash", "starcoder2", "lfm3", "phi3_long", "glm_moe_dsa"} {
 		t.Run(name, func(t *testing.T) {
 			g := seeded(t)
 			m, err := model.OpenFS(os.DirFS("../model/testdata/families/" + name))
@@ -77,9 +77,7 @@ func familyRound(t *testing.T, g *rand.Rand, m *model.Model, tok *tokenizer.Toke
 	jobs := familyJobs(g, m.Config.VocabSize, 24)
 	run := func(v modelVariant, slots int, jobs []job) ([]result, engine.Stats) {
 		opt := model.Options{BlockTokens: v.blockTokens, NumBlocks: v.blocks, MaxTokens: v.tokens, MaxSeqs: v.seqs, MaxSeqTokens: 256, StateSlots: slots, GroupWindows: v.groups}
-		if groups := m.Groups(opt); len(groups) > 0 { // the same number of tokens at least
-			opt.NumBlocks = max(1+(v.blocks-1)*len(groups)/2, 1+m.SequenceBlocks(opt))
-		}
+		opt.NumBlocks = max(1+(v.blocks-1)*max(2, len(m.Groups(opt)))/2, 1+m.SequenceBlocks(opt))
 		open := onCPU(t, m, v.threads, opt)
 		if v.overlapped {
 			open = delayed(open)

@@ -127,6 +127,13 @@ func (e *Engine) plan(s *stepData) bool {
 			b.Types = append(b.Types, c.req.Types...)
 			b.Types = append(b.Types, make([]int32, len(b.Tokens)-len(b.Types))...) // all 0 if it has none
 		}
+		if e.spec.LongAfter > 0 {
+			long := int32(0)
+			if q.Long {
+				long = 1
+			}
+			b.Long = append(b.Long, long)
+		}
 		if e.kv.Stateful() {
 			b.StateIn, b.StateOut = append(b.StateIn, chunk.StateIn), append(b.StateOut, chunk.StateOut)
 		}

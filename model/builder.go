@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"weir/backend"
 )
@@ -84,7 +85,7 @@ func (b *builder) state(n int) int {
 // rope is the index of a rotary table.
 func (b *builder) rope(r Rope) int {
 	i := slices.IndexFunc(b.shape.Ropes, func(x Rope) bool {
-		return slices.Equal(x.InvFreq, r.InvFreq) && x.Scale == r.Scale && x.Interleaved == r.Interleaved && x.Offset == r.Offset
+		return slices.Equal(x.InvFreq, r.InvFreq) && x.Scale == r.Scale && x.Interleaved == r.Interleaved && x.Offset == r.Offset && slices.Equal(x.Long, r.Long) && x.LongScale == r.LongScale
 	})
 	if i < 0 {
 		i = len(b.shape.Ropes)
@@ -143,7 +144,7 @@ func (b *builder) norm(into *Norm, prefix string, s NormSpec, n int) {
 	}
 	b.vector(&into.W, prefix+s.tensor(), n, v)
 	if s.Bias {
-		b.vector(&into.B, prefix+s.Name+".bias", n, view{})
+		b.vector(&into.B, prefix+s.biasTensor(), n, view{})
 	}
 }
 
@@ -161,6 +162,10 @@ func (b *builder) headNorm(into *HeadNorm, prefix string, s NormSpec, dim, heads
 	if s.PlusOne {
 		v.each = plusOne
 	}
+	if perHead && !strings.Contains(s.Name, "%d") { // one tensor for all heads
+		b.params = append(b.params, parameter{use: Vector, rows: []stored{{prefix + s.tensor(), []int{heads, dim}, view{vector: true}}}, into: &into.W})
+		return
+	}
 	if perHead {
 		p := parameter{use: Vector, into: &into.W}
 		for h := range heads {
@@ -174,10 +179,20 @@ func (b *builder) headNorm(into *HeadNorm, prefix string, s NormSpec, dim, heads
 
 // tensor is the name of the tensor of a norm.
 func (n NormSpec) tensor() string {
-	if n.Raw {
+	switch {
+	case n.Raw:
 		return n.Name
+	case n.Gamma:
+		return n.Name + ".gamma"
 	}
 	return n.Name + ".weight"
+}
+
+func (n NormSpec) biasTensor() string {
+	if n.Gamma {
+		return n.Name + ".beta"
+	}
+	return n.Name + ".bias"
 }
 
 // or1 is f, where 0 stands for 1.

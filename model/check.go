@@ -60,6 +60,9 @@ func (s *Shape) Check() error {
 		if r.Offset < 0 || r.Offset+2*len(r.InvFreq) > widest {
 			return broken("rotary table %d rotates %d dimensions from %d on, but a head has %d", i, 2*len(r.InvFreq), r.Offset, widest)
 		}
+		if r.Long != nil && len(r.Long) != len(r.InvFreq) {
+			return broken("rotary table %d has %d frequencies for long sequences and %d for others", i, len(r.Long), len(r.InvFreq))
+		}
 	}
 	for i, w := range s.Windows {
 		if w < 0 {

@@ -147,24 +147,40 @@ func ParseConfig(b []byte) (Config, error) {
 	if err := unmarshal(b, &head); err != nil {
 		return Config{}, badConfig("%v", err)
 	}
-	if arch, r, ok := findRecipe(head.Architectures, head.ModelType); ok {
-		return readRecipe(arch, r, jsontext.Trim(b), nil)
+	c, known, err := parseAs(head.Architectures, head.ModelType, b)
+	if list := bodies(head.Architectures); !known && list != nil {
+		if c, known, err = parseAs(list, "", b); known && err == nil {
+			c.dropHead(head.Architectures[0])
+		}
 	}
-	arch, fam, ok := findFamily(head.Architectures, head.ModelType)
-	if !ok {
+	if !known {
 		what := fmt.Sprintf("architecture %s", strings.Join(head.Architectures, ", "))
 		if len(head.Architectures) == 0 {
 			what = fmt.Sprintf("model_type %q", head.ModelType)
 		}
 		return Config{}, fmt.Errorf("%w: %.200s in config.json (supported: the %d that docs/models.md lists)", ErrUnsupported, what, len(Architectures()))
 	}
+	return c, err
+}
+
+// parseAs reads a config.json as that of the first of the architectures that is known, or of the type if there are none.
+func parseAs(architectures []string, modelType string, b []byte) (_ Config, known bool, _ error) {
+	if arch, r, ok := find(recipes, architectures, func(r recipe) string { return r.modelType }, modelType); ok {
+		c, err := readRecipe(arch, r, jsontext.Trim(b), nil)
+		return c, true, err
+	}
+	arch, fam, ok := find(families, architectures, func(f family) string { return f.modelType }, modelType)
+	if !ok {
+		return Config{}, false, nil
+	}
 	raw := fam.defaults
 	raw.HiddenAct, raw.RMSNormEps = "silu", 1e-6
 	if err := unmarshal(b, &raw); err != nil {
-		return Config{}, badConfig("%v", err)
+		return Config{}, true, badConfig("%v", err)
 	}
 	raw.clearNulls(jsontext.Trim(b))
-	return fam.config(arch, &raw)
+	c, err := fam.config(arch, &raw)
+	return c, true, err
 }
 
 // clearNulls sets the fields to 0 that are null in the file, as None is for transformers.
@@ -179,36 +195,39 @@ func (raw *rawConfig) clearNulls(file jsontext.Value) {
 	}
 }
 
-func findRecipe(architectures []string, modelType string) (string, recipe, bool) {
+// find looks for one of the architectures among those of a table, and if there are none for the type.
+func find[T any](table map[string]T, architectures []string, typeOf func(T) string, modelType string) (name string, found T, ok bool) {
 	for _, a := range architectures {
-		if r, ok := recipes[a]; ok {
-			return a, r, true
+		if found, ok = table[a]; ok {
+			return a, found, true
 		}
 	}
-	if len(architectures) == 0 {
-		for a, r := range recipes {
-			if r.modelType == modelType {
-				return a, r, true
-			}
+	for a, x := range table {
+		if len(architectures) == 0 && typeOf(x) == modelType {
+			return a, x, true
 		}
 	}
-	return "", recipe{}, false
+	return "", found, false
 }
 
-func findFamily(architectures []string, modelType string) (string, family, bool) {
+// bodies are the architectures of the networks of others that have no head or another one, of which models that embed
+// and classify are made: Qwen3ForCausalLM of Qwen3Model and of Qwen3ForSequenceClassification.
+func bodies(architectures []string) (list []string) {
 	for _, a := range architectures {
-		if f, ok := families[a]; ok {
-			return a, f, true
-		}
-	}
-	if len(architectures) == 0 {
-		for a, f := range families {
-			if f.modelType == modelType {
-				return a, f, true
+		for _, end := range []string{"TextModel", "Model", "TextForSequenceClassification", "ForSequenceClassification"} {
+			if base, ok := strings.CutSuffix(a, end); ok {
+				list = append(list, base+"ForCausalLM")
+				break
 			}
 		}
 	}
-	return "", family{}, false
+	return list
+}
+
+// dropHead makes c the network without its head, as architecture has it.
+func (c *Config) dropHead(architecture string) {
+	c.Architecture, c.TiedHead, c.Network.Head, c.Network.HeadBias = architecture, false, NoHead, false
+	c.Network.Skip = append(c.Network.Skip, "lm_head.", "score.")
 }
 
 func badConfig(format string, args ...any) error {
@@ -345,10 +364,6 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	c.describe()
 	return c, nil
 }
-
-// Alike reports whether the network is one whose layers are alike, so that the other fields say all
-// of it: Llama, Mistral, Qwen2 and Qwen3.
-func (c *Config) Alike() bool { _, ok := families[c.Architecture]; return ok }
 
 // describe makes the description of a network whose layers are alike: Llama, Mistral, Qwen2 and Qwen3.
 func (c *Config) describe() {

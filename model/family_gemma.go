@@ -9,6 +9,8 @@ func init() {
 	recipes["Gemma2ForCausalLM"] = recipe{modelType: "gemma2", read: gemma2}
 	recipes["Gemma3ForCausalLM"] = recipe{modelType: "gemma3_text", read: gemma3}
 	recipes["Gemma3ForConditionalGeneration"] = recipe{modelType: "gemma3", read: gemma3, prefix: "language_model.model."}
+	recipes["Gemma3nForCausalLM"] = recipe{modelType: "gemma3n_text", read: gemma3n}
+	recipes["Gemma3nForConditionalGeneration"] = recipe{modelType: "gemma3n", read: gemma3n, prefix: "model.language_model."}
 	recipes["Gemma4ForCausalLM"] = recipe{modelType: "gemma4_text", read: gemma4}
 	recipes["Gemma4ForConditionalGeneration"] = recipe{modelType: "gemma4", read: gemma4, prefix: "model.language_model."}
 	recipes["Gemma4UnifiedForConditionalGeneration"] = recipe{modelType: "gemma4_unified", read: gemma4, prefix: "model.language_model."}
@@ -57,15 +59,21 @@ func gemma3(f *fields) {
 	types, every := f.texts("layer_types"), f.int("sliding_window_pattern", f.int("_sliding_window_pattern", 6))
 	local := f.rope(f.HeadDim, ropeKind{layers: "sliding_attention", theta: 10_000, thetaField: "rope_local_base_freq", plain: true})
 	wide := f.rope(f.HeadDim, ropeKind{layers: "full_attention", theta: 1_000_000})
+	window := f.int("sliding_window", 4096)
+	both := f.bool("use_bidirectional_attention", false) // EmbeddingGemma
+	if both {
+		f.encoder()
+		window = window/2 + 1 // so many to both sides together
+	}
 	f.layers(func(i int, l *Layer) {
 		a := f.attention()
-		a.Rope = wide
+		a.Rope, a.Bidirectional = wide, both
 		a.Scale, a.Softcap = float32(1/math.Sqrt(f.float("query_pre_attn_scalar", 256))), f.float32("attn_logit_softcapping", 0)
 		a.QNorm, a.KNorm = f.norm1("self_attn.q_norm"), f.norm1("self_attn.k_norm")
 		a.QKVBias = f.bool("attention_bias", false)
 		a.OutBias = a.QKVBias
 		if !f.isWide(types, i, every) {
-			a.Rope, a.Window = local, f.window(i, f.int("sliding_window", 4096))
+			a.Rope, a.Window = local, f.window(i, window)
 		}
 		l.Mixers, l.Feeds = []Mixer{a}, []Feed{f.gemmaMLP(f.Intermediate)}
 		f.sandwich(l, f.norm1)

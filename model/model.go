@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -400,6 +401,31 @@ func (m *Model) stored(p parameter) Matrix {
 		x.Bias = append(x.Bias, t)
 	}
 	return x
+}
+
+// Extra reads a tensor that the checkpoint holds beside those of the network, such as one of a classifier's head: its
+// numbers, widened to float32, and its shape. The error is fs.ErrNotExist if there is none.
+func (m *Model) Extra(name string) (numbers []float32, shape []int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.checkpoint.CatchFault(debug.SetPanicOnFault(true), &err)
+	t, ok := m.checkpoint.Tensor(name)
+	switch {
+	case !ok:
+		return nil, nil, fmt.Errorf("model: the tensor %s: %w", name, fs.ErrNotExist)
+	case !t.Widens() || t.Len() == 0:
+		return nil, nil, fmt.Errorf("%w: %s has %d numbers of the type %v", ErrMismatch, name, t.Len(), t.DType)
+	}
+	numbers, columns := make([]float32, t.Len()), t.Shape[len(t.Shape)-1]
+	for r := range len(numbers) / columns {
+		t.Widen(numbers[r*columns:(r+1)*columns], r, 0)
+	}
+	for _, x := range numbers {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return nil, nil, fmt.Errorf("%w: %s has a number that is not finite", ErrMismatch, name)
+		}
+	}
+	return numbers, slices.Clone(t.Shape), nil
 }
 
 // skips reports whether a checkpoint may hold a tensor that is not used.

@@ -16,7 +16,9 @@ type Network struct {
 	Positions  string   // learned embeddings of positions are added; "": none
 	FirstPos   int      // row of position 0 there
 	Types      string   // embeddings of token types are added; "": none
-	NumTypes   int
+
+	NumPositions, NumTypes int // rows of Positions and Types
+
 	Layers     []Layer
 	Final      NormSpec // before the head
 	Head       string   // the head's name; "": lm_head. NoHead: there is none
@@ -25,7 +27,9 @@ type Network struct {
 	LogitCap   float32 // 0: none
 	Whole      bool    // an encoder: every position sees all others
 	Ropes      []Rope  // Attention.Rope indexes them
+	LongAfter  int     // a sequence of more tokens uses Rope.Long, from its first token on; 0: none does
 	PerLayer   PerLayer
+	AltUp      AltUp
 	// Skip are tensors that a checkpoint may hold and that are not used: names, or prefixes that
 	// end in ".". Towers for images and sound, heads for several tokens at a time, and the like.
 	Skip []string
@@ -63,6 +67,7 @@ type NormSpec struct {
 	PlusOne bool // the stored numbers are added to 1
 	Raw     bool // the tensor is called Name, without a suffix
 	Bias    bool
+	Gamma   bool // the tensors end in .gamma and .beta, as in the first checkpoints of BERT
 }
 
 // Unweighted is the name of a norm without weights.
@@ -147,6 +152,20 @@ type LatentSpec struct {
 	Temper   Temper
 	Bias     bool // of QA, KVA and O
 	Window   int
+	// Sparse says that a position sees those alone that Indexer chose, here or in the last layer before that has one.
+	Sparse  bool
+	Indexer Indexer
+	Gate    string // a product with a row for each head, whose sigmoid multiplies what attention gives; "": none
+}
+
+// Indexer chooses the positions that latent attention sees (DeepSeek-AI, "DeepSeek-V3.2", 2025, section 2.1): heads of
+// queries, made of the low rank of latent attention's, meet a key that all share, in a cache of its own.
+type Indexer struct {
+	Q, K, Weights string // "": there is none
+	KNorm         NormSpec
+	Heads, Dim    int
+	TopK          int
+	Rope          int // of Network.Ropes: the first dimensions are rotated
 }
 
 // DeltaSpec is a gated delta net, or Kimi delta attention where PerChannel.
@@ -166,6 +185,7 @@ type DeltaSpec struct {
 	// Tiled says that value head h belongs to key head h mod KeyHeads, and not those of a key head
 	// follow each other (GGUF files of Qwen3.5).
 	Tiled bool
+	Lower float32 // of Delta; 0: none
 }
 
 // DeltaNames are the names of the products of a delta net.
@@ -298,14 +318,24 @@ type PerLayer struct {
 	Act        Activation
 }
 
-// layOut decides how experts are stored where that can be either way, by which tensors there are.
+// layOut decides how tensors are called and experts are stored where that can be either way, by which tensors there are.
 func (n *Network) layOut(has func(name string) bool) {
 	n.findPrefix(has)
+	gamma := n.EmbedNorm.Is() && has(n.EmbedNorm.Name+".gamma")
+	n.EmbedNorm.Gamma = gamma
 	for i := range n.Layers {
 		l := &n.Layers[i]
+		l.MixNorm.Gamma, l.OutNorm.Gamma = gamma, gamma
 		for k, f := range l.Feeds {
-			if e, ok := f.(ExpertsSpec); ok && e.EitherWay && has(l.At+fmt.Sprintf(e.Down, 0)+".weight") {
+			e, ok := f.(ExpertsSpec)
+			switch {
+			case !ok:
+			case e.EitherWay && has(l.At+fmt.Sprintf(e.Down, 0)+".weight"):
 				e.Layout = OneByOne
+			case e.Layout == TransposedPairs && has(l.At+e.GateUp+"_blocks"):
+				e.Layout = StackedPairs // in MXFP4, whose blocks are of columns, so that the rows are not turned over
+			}
+			if ok {
 				l.Feeds[k] = e
 			}
 		}
@@ -315,7 +345,10 @@ func (n *Network) layOut(has func(name string) bool) {
 // prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
 // other parts and in checkpoints that other versions of transformers wrote. Models that embed are often
 // stored without a prefix, because they have no head beside them.
-var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", ""}
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "nomic_bert."}
+
+// embedTails are what follows the prefix in the name of the embedding: that of decoders, of BERT and of ModernBERT.
+var embedTails = []string{"embed_tokens", "embeddings.word_embeddings", "embeddings.tok_embeddings"}
 
 // findPrefix looks for the prefix that the checkpoint has, if it is not the one that was expected.
 func (n *Network) findPrefix(has func(name string) bool) {
@@ -326,12 +359,17 @@ func (n *Network) findPrefix(has func(name string) bool) {
 		n.Head = "language_model.lm_head"
 	}
 	embed := cmp.Or(n.Embed, strings.TrimSuffix(embedName, ".weight"))
-	from, ok := strings.CutSuffix(embed, "embed_tokens")
-	if !ok || has(embed+".weight") {
+	from, tail := "", ""
+	for _, t := range embedTails {
+		if before, ok := strings.CutSuffix(embed, t); ok {
+			from, tail = before, t
+		}
+	}
+	if tail == "" || has(embed+".weight") {
 		return
 	}
 	for _, to := range prefixes {
-		if !has(to + "embed_tokens.weight") {
+		if !has(to + tail + ".weight") {
 			continue
 		}
 		move := func(name *string) {
@@ -339,9 +377,9 @@ func (n *Network) findPrefix(has func(name string) bool) {
 				*name = to + rest
 			}
 		}
-		n.Embed = to + "embed_tokens"
-		move(&n.Final.Name)
-		for _, name := range []*string{&n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name} {
+		n.Embed = to + tail
+		for _, name := range []*string{&n.Final.Name, &n.EmbedNorm.Name, &n.Positions, &n.Types, &n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name,
+			&n.AltUp.Projections, &n.AltUp.Unembed} {
 			move(name)
 		}
 		for i := range n.Layers {

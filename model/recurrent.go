@@ -37,6 +37,7 @@ func (s DeltaSpec) mixer(b *builder, l *Layer) mixer {
 	m.mid = b.act("attn", values, factorBuf)
 	b.linear(&m.outWeight, Linear, l.At, values, false, part{s.O, b.c.Hidden})
 	b.needs(PieceDelta|PieceConv|PieceGroupNorm, true)
+	b.needs(PieceBoundedDecay, s.Lower != 0)
 	return m
 }
 
@@ -52,11 +53,11 @@ func (s *DeltaSpec) rules(b *builder, l *Layer, m *delta, decays int) {
 	m.d = make([]Delta, each)
 	for i := range m.d {
 		m.d[i] = Delta{State: b.state(heads * s.KeyDim * s.ValueDim), KeyHeads: s.KeyHeads, ValueHeads: heads, KeyDim: s.KeyDim,
-			ValueDim: s.ValueDim, PerChannel: s.PerChannel, Scale: inverseRoot(s.KeyDim), L2Eps: 1e-6, BetaScale: or1(s.BetaScale)}
+			ValueDim: s.ValueDim, PerChannel: s.PerChannel, Scale: inverseRoot(s.KeyDim), L2Eps: 1e-6, BetaScale: or1(s.BetaScale), Lower: s.Lower}
 		a, dt := view{vector: true, each: s.AForm}, view{}
 		if each > 1 {
-			a = view{turned: true, turnFirst: i * heads, turnCount: heads, vector: true}
-			dt = view{turned: true, turnFirst: i * decays / each, turnCount: decays / each, vector: true}
+			a = view{first: i * heads, count: heads, vector: true}
+			dt = view{first: i * decays / each, count: decays / each, vector: true}
 		}
 		b.params = append(b.params, parameter{use: Vector, rows: []stored{{l.At + s.ALog, s.aShape(), a}}, into: &m.d[i].A})
 		b.vector(&m.d[i].DtBias, l.At+s.DtBias, decays, dt)

@@ -140,6 +140,10 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 		shape.GroupKV(o.GroupWindows)
 		r.spec.Groups = shape.Spec.Groups
 	}
+	if n := c.Network.LongAfter; n > 0 && o.MaxSeqTokens > n {
+		r.spec.LongAfter = n
+		shape.Pieces |= PieceLongRope
+	}
 	shape.Spec = r.spec
 	err = dev.Plan(shape)
 	if err != nil {

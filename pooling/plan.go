@@ -10,10 +10,11 @@ import (
 type Kind uint8
 
 const (
-	Last  Kind = iota // the vector of the last token
-	First             // that of the first one, which BERT calls CLS
-	Mean              // the mean of all
-	Max               // the greatest of each component
+	Last     Kind = iota // the vector of the last token
+	First                // that of the first one, which BERT calls CLS
+	Mean                 // the mean of all
+	Max                  // the greatest of each component
+	numKinds = iota
 )
 
 // Activation is a function of each component; Softmax is one of all of them.
@@ -24,14 +25,44 @@ const (
 	Tanh
 	Sigmoid
 	Softmax
+	ReLU
+	GELU // with the error function
 )
 
-// Dense is a layer y = f(W x + b).
+// Dense is a layer y = f(W x + b), perhaps with a norm behind it.
 type Dense struct {
 	In, Out    int
 	W          []float32 // [Out, In]
 	B          []float32 // [Out]; nil: there is no bias
 	Activation Activation
+	Norm       *LayerNorm // nil: there is none
+}
+
+// LayerNorm is (x - mean(x)) / sqrt(variance(x) + Eps) * W + B.
+type LayerNorm struct {
+	W, B []float32 // [Out]; B nil: 0
+	Eps  float32
+}
+
+// apply changes x in place. Mean and variance are float64.
+func (n *LayerNorm) apply(x []float32) {
+	sum, squares := 0.0, 0.0
+	for _, v := range x {
+		sum += float64(v)
+	}
+	mean := sum / float64(len(x))
+	for _, v := range x {
+		d := float64(v) - mean
+		squares += float64(d * d)
+	}
+	scale := 1 / math.Sqrt(squares/float64(len(x))+float64(n.Eps))
+	for i, v := range x {
+		y := float64((float64(v)-mean)*scale) * float64(n.W[i])
+		if n.B != nil {
+			y = float64(y) + float64(n.B[i])
+		}
+		x[i] = float32(y)
+	}
 }
 
 // apply appends the layer's answer to x [In] to dst.
@@ -48,6 +79,9 @@ func (d *Dense) apply(dst, x []float32) []float32 {
 		dst = append(dst, sum)
 	}
 	d.Activation.apply(dst[first:])
+	if d.Norm != nil {
+		d.Norm.apply(dst[first:])
+	}
 	return dst
 }
 
@@ -64,6 +98,14 @@ func (a Activation) apply(x []float32) {
 		}
 	case Softmax:
 		softmax(x)
+	case ReLU:
+		for i, v := range x {
+			x[i] = max(v, 0)
+		}
+	case GELU:
+		for i, v := range x {
+			x[i] = float32(float64(v) / 2 * (1 + math.Erf(float64(v)/math.Sqrt2)))
+		}
 	}
 }
 
@@ -104,6 +146,9 @@ func (p *Plan) Validate(hidden int) error {
 		d := &p.Layers[i]
 		if d.In != n || d.Out < 1 || len(d.W) != d.In*d.Out || d.B != nil && len(d.B) != d.Out {
 			return fmt.Errorf("pooling: layer %d of %d by %d, with %d weights and %d biases, follows a vector of %d", i, d.Out, d.In, len(d.W), len(d.B), n)
+		}
+		if m := d.Norm; m != nil && (len(m.W) != d.Out || m.B != nil && len(m.B) != d.Out || !(m.Eps >= 0)) {
+			return fmt.Errorf("pooling: the norm of layer %d has %d weights and %d biases for %d rows", i, len(m.W), len(m.B), d.Out)
 		}
 		n = d.Out
 	}
@@ -171,4 +216,17 @@ func Normalize(x []float32) {
 	for i := range x {
 		x[i] /= n
 	}
+}
+
+// Cosine is the cosine of the angle between two vectors of the same number of components, which says how much they
+// point in the same direction: -1 to 1. Lengths below 1e-8 count as that, as in torch.nn.functional.cosine_similarity.
+func Cosine(a, b []float32) float32 {
+	var dot, aa, bb float64
+	for i, x := range a {
+		y := b[i]
+		dot += float64(float64(x) * float64(y))
+		aa += float64(float64(x) * float64(x))
+		bb += float64(float64(y) * float64(y))
+	}
+	return float32(dot / (max(math.Sqrt(aa), 1e-8) * max(math.Sqrt(bb), 1e-8)))
 }

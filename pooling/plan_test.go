@@ -99,3 +99,32 @@ func TestMayCut(t *testing.T) {
 		}
 	}
 }
+
+// TestLayers: activations that torch has, and a norm behind one.
+func TestLayers(t *testing.T) {
+	x := []float32{-1, 2}
+	for _, c := range []struct {
+		d    Dense
+		want []float32
+	}{
+		{Dense{Activation: ReLU}, []float32{0, 2}},
+		{Dense{Activation: GELU}, []float32{-0.15865526, 1.9544997}},
+		{Dense{Norm: &LayerNorm{W: []float32{1, 1}}}, []float32{-1, 1}},
+		{Dense{Norm: &LayerNorm{W: []float32{2, 3}, B: []float32{0.5, -0.5}, Eps: 6.75}}, []float32{-0.5, 1}},
+	} {
+		c.d.In, c.d.Out, c.d.W = 2, 2, []float32{1, 0, 0, 1}
+		p := Plan{Hidden: 2, Layers: []Dense{c.d}}
+		if err := p.Validate(2); err != nil {
+			t.Error(err)
+		}
+		for i, got := range p.Apply(nil, x, Options{}) {
+			if math.Abs(float64(got-c.want[i])) > 1e-6 {
+				t.Errorf("%+v: component %d is %v instead of %v", c.d, i, got, c.want[i])
+			}
+		}
+	}
+	wrong := Plan{Hidden: 1, Layers: []Dense{{In: 1, Out: 1, W: []float32{1}, Norm: &LayerNorm{W: []float32{1, 2}}}}}
+	if wrong.Validate(1) == nil {
+		t.Error("a norm of another size is taken")
+	}
+}

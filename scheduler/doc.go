@@ -169,6 +169,17 @@
 // is Postponable goes into a fresh slot with every draw, and back to the old one when it is postponed.
 // If that was not kept it is preempted, and computed again from what the cache has.
 //
+// # Long sequences
+//
+// A network may compute a sequence in another way once it has more than Config.LongAfter tokens, from its first
+// token on (LongRoPE). Such a sequence gives its blocks back when the token is known that makes it long, waits its turn,
+// and is computed anew; its prefixes are found under another root (long.go). With LongAfter 6 and a prompt of 5:
+//
+//	chunk   [0,5) *  [5,6) *  [0,7) *  [7,8) *
+//
+// That costs the history once, and no bit depends on anything but the sequence. To compute every sequence that may
+// become long as a long one would save it, and answer short requests otherwise than the model was trained to.
+//
 // # Blocks return late
 //
 // A step in flight goes on writing to the blocks it was planned with. When a
@@ -189,7 +200,8 @@
 // sequence.go has the state of one sequence and stop.go the rules that end it.
 // scheduler.go has the state, fair.go the queues of tenants and projects, room.go
 // says who is preempted for whom, whole.go keeps prompts whole, work.go bounds and
-// shares work, state.go says which recurrent states are kept, plan.go plans a step
+// shares work, state.go says which recurrent states are kept, long.go begins long
+// sequences anew, plan.go plans a step
 // and commit.go books its results. In the tests, testdata/*.txt are scripts that show the chunks,
 // blocks and state slots of every step; random_test.go runs random workloads on a device whose
 // memory shows whether a history was read back correctly.

@@ -21,6 +21,7 @@ func (s *Scheduler) Schedule() []Chunk {
 	s.plan = s.plan[:0]
 	s.planned++
 	s.unseat()
+	s.lengthen()
 	s.left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
 	s.beginWork()
 	admit := s.planPassed()
@@ -137,6 +138,9 @@ func (s *Scheduler) demand(q *Sequence) int {
 	}
 	if q.Pending > 0 && (q.output() >= q.Limits.MaxTokens || len(q.Tokens)+q.Pending >= s.cfg.MaxSeqTokens) {
 		return 0
+	}
+	if q.Pending > 0 && s.outgrown(q) {
+		return 0 // unless that token ends it, all of it is computed anew
 	}
 	n := q.uncomputed()
 	if q.MaxChunk > 0 {
@@ -283,7 +287,7 @@ func (s *Scheduler) anyCanRun() bool {
 // leader has gone on from it.
 func (s *Scheduler) waitsForLeader(q *Sequence) bool {
 	l := q.Leader
-	if l == nil || l.Status == Finished {
+	if l == nil || l.Status == Finished || l.Long != s.isLong(q) {
 		return false
 	}
 	if l.Status == Waiting || l.Computed < l.Prompt-1 {
@@ -296,14 +300,15 @@ func (s *Scheduler) waitsForLeader(q *Sequence) bool {
 // findComputed gives the waiting sequence q the blocks of its tokens that are
 // computed already: by its leader, or by any sequence with the same prefix.
 func (s *Scheduler) findComputed(q *Sequence) {
-	if l := q.Leader; l != nil && l.Status == Running {
+	q.Long = s.isLong(q)
+	if l := q.Leader; l != nil && l.Status == Running && l.Long == q.Long {
 		l.Account.forked = s.planned
-		q.Computed = s.kv.Fork(&q.Table, &l.Table, q.Prompt-1, q.Salt)
+		q.Computed = s.kv.Fork(&q.Table, &l.Table, q.Prompt-1, q.root())
 		if q.Computed > 0 {
 			return
 		} // else there was no slot to keep the state in, or the leader has given back what q sees
 	}
-	q.Computed = s.kv.Share(&q.Table, q.Tokens, q.Salt, !q.NoCacheRead)
+	q.Computed = s.kv.Share(&q.Table, q.Tokens, q.root(), !q.NoCacheRead)
 }
 
 // growAdmitted finds blocks for n tokens of a sequence that is to be admitted. It

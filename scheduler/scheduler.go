@@ -38,6 +38,10 @@ type Config struct {
 	// rounded up to whole blocks. 0: it is kept there only.
 	StateEvery int
 
+	// LongAfter is the number of tokens after which a sequence is a long one, whose tokens are all computed in
+	// another way: one that grows beyond it is computed anew, from its first token on. 0: there is no such number.
+	LongAfter int
+
 	// Priority orders sequences by (Priority, Arrival) instead of by Arrival alone.
 	Priority bool
 }
@@ -258,12 +262,17 @@ func (s *Scheduler) deferredBlocks() int {
 
 // preempt takes the blocks of q back and queues it again. It keeps its tokens.
 func (s *Scheduler) preempt(q *Sequence) {
+	s.requeue(q)
+	q.Preempted++
+	s.counters.Preemptions++
+}
+
+// requeue takes the blocks of q back and lets it wait, from its first token on.
+func (s *Scheduler) requeue(q *Sequence) {
 	s.leave(q)
 	s.release(q)
 	s.refundWork(q)
 	q.Computed = 0
-	q.Preempted++
-	s.counters.Preemptions++
 	s.enqueue(q)
 }
 

@@ -40,8 +40,11 @@ func (s *step) keepHistory(t int32, h uint64) {
 func (o *Oracle) wholeHistory(s *step, i, g int, from int32) (uint64, error) {
 	b := s.batch
 	begin := b.Pos[from]
+	if begin == 0 && !o.holds(b, i, 0, mix(o.cfg.Seed)) {
+		return 0, broken("sequence %d begins with state slot %d", i, b.StateIn[i])
+	}
 	return o.seen(s, i, g, 0, int(b.KVLen[i]), func(pos int32, before, h uint64) (uint64, error) {
-		if pos == begin && !o.holds(b, i, pos, before) {
+		if pos > 0 && pos == begin && !o.holds(b, i, pos, before) {
 			return 0, broken("sequence %d: state slot %d does not hold the state after its first %d tokens", i, b.StateIn[i], pos)
 		}
 		t := from + pos - begin
@@ -70,11 +73,18 @@ func (o *Oracle) windows(s *step, i int, from, to int32) (h uint64, err error) {
 func (o *Oracle) seen(s *step, i, g, first, n int, each func(pos int32, before, h uint64) (uint64, error)) (uint64, error) {
 	size, table := o.spec.BlockTokens, s.batch.Table(g, i)
 	h := mix(o.cfg.Seed)
+	long := s.batch.IsLong(i)
+	if long {
+		h = mix(h ^ 1)
+	}
 	for pos := first; pos < n; pos++ {
 		blk := table[pos/size]
 		sl := &o.slots[int(blk)*size+pos%size]
 		if blk == 0 || int(sl.pos) != pos || int(sl.group) != g {
 			return 0, broken("sequence %d: the slot of position %d in block %d holds position %d of group %d, not %d", i, pos, blk, sl.pos, sl.group, g)
+		}
+		if sl.long != long {
+			return 0, broken("sequence %d: position %d in block %d was computed while the sequence was long: %v", i, pos, blk, sl.long)
 		}
 		before := h
 		h = mix(h ^ uint64(uint32(sl.token)))

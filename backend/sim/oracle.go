@@ -65,6 +65,7 @@ type Oracle struct {
 type slot struct {
 	token, pos int32
 	group      int32 // of layers
+	long       bool  // of a sequence that was long then
 	step       int   // that wrote it; before the first, neverWritten
 }
 
@@ -337,7 +338,7 @@ func (o *Oracle) write(s *step) error {
 				if s.overlap && w.step == s.n-1 {
 					return broken("sequence %d: slot %d of position %d is still written by the step before", i, at, pos)
 				}
-				*w = slot{token, pos, int32(g), s.n}
+				*w = slot{token, pos, int32(g), b.IsLong(i), s.n}
 				m := &o.blocks[at/size]
 				m.step, m.pos = s.n, pos
 			}
@@ -511,8 +512,8 @@ type snapshot struct {
 }
 
 // slicesOf lists the slices of b, to treat them alike.
-func slicesOf(b *backend.Batch) [11]*[]int32 {
-	return [11]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.Types, &b.At}
+func slicesOf(b *backend.Batch) [12]*[]int32 {
+	return [12]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.Types, &b.Long, &b.At}
 }
 
 func (c *snapshot) keepBatch(b *backend.Batch) {

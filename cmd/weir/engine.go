@@ -61,6 +61,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 			notes, found = append(notes, "the CPU computes: "+err.Error()), nil
 		}
 	}
+	o = o.suiting(s)
 	longest := cmp.Or(m.maxModelLen, o.longest(&s.network.Config, found))
 	maxTokens, maxPrefill := o.stepLimits(found != nil, longest)
 	opt, err := runnerOptions(s.network, m, o, longest, maxTokens)
@@ -89,8 +90,25 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	return e, nil
 }
 
+// suiting returns the options with what a model that embeds needs where they leave the choice. Its keys and values live as
+// long as a text is computed, and their rounding would be seen in every vector: they are float32. And what
+// an encoder reads is computed in one step, for which there has to be room.
+func (o *engineOptions) suiting(s *source) *engineOptions {
+	c := *o
+	if s.pooling != nil && c.kvDtype == "auto" {
+		c.kvDtype = "float32"
+	}
+	if s.network.Config.Network.Whole {
+		c.chunked = false
+	}
+	return &c
+}
+
 // longest is the longest sequence to plan for if none was asked for.
 func (o *engineOptions) longest(c *model.Config, found *gpu) int {
+	if n := c.Network.LongAfter; found != nil && n > 0 {
+		return n // a GPU has no rotations for longer ones yet
+	}
 	if o.chunked {
 		return c.MaxSeqTokens
 	}
@@ -161,6 +179,9 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, long
 	}
 	if opt.MaxTokens < opt.MaxSeqs {
 		return opt, fmt.Errorf("--max-num-batched-tokens %d is less than --max-num-seqs %d: some streams would stand still", opt.MaxTokens, opt.MaxSeqs)
+	}
+	if network.Config.Network.Whole && opt.MaxTokens < opt.MaxSeqTokens {
+		return opt, fmt.Errorf("--max-num-batched-tokens %d is less than the context of %d: an encoder computes a text in one step; raise it, or set --max-model-len", opt.MaxTokens, opt.MaxSeqTokens)
 	}
 	if !o.chunked && opt.MaxTokens < opt.MaxSeqTokens {
 		return opt, fmt.Errorf("--max-num-batched-tokens %d is less than --max-model-len %d: with --no-enable-chunked-prefill no step could compute the longest prompt; raise the first or lower the second",

@@ -107,6 +107,7 @@ type networkSizes struct {
 	HeadDim      int  `json:"head_dim"`
 	Vocabulary   int  `json:"vocabulary"`
 	TiedHead     bool `json:"tied_head"` // the embedding is the head
+	NoHead       bool `json:"no_head,omitempty"`
 }
 
 // memoryNeed is in bytes.
@@ -169,7 +170,7 @@ func (o *inspectOptions) describeNetwork(x *inspection, m *model.Model) {
 		x.Format = "GGUF"
 	}
 	x.Architecture, x.Context = c.Architecture, c.MaxSeqTokens
-	x.Sizes = &networkSizes{c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.VocabSize, c.TiedHead}
+	x.Sizes = &networkSizes{c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.VocabSize, c.TiedHead, c.Network.Head == model.NoHead}
 	x.Parameters, x.ActiveParameters, x.StoredBytes = m.Parameters(), m.ActiveParameters(), m.WeightBytes()
 	cfg, _, err := o.config()
 	if err != nil {

@@ -29,27 +29,31 @@ var kindNames = []struct {
 	kind  string
 	words []string
 }{
-	{"embedding", []string{"embed_tokens", "wte", "word_embeddings", "embed_in", "token_embd"}},
-	{"attention q", []string{"q_proj", "attn_q", "q_a_proj", "q_b_proj", "attn_q_a", "attn_q_b"}},
-	{"attention k", []string{"k_proj", "attn_k"}},
-	{"attention v", []string{"v_proj", "attn_v"}},
+	{"embedding", []string{"embed_tokens", "wte", "word_embeddings", "embed_in", "token_embd", "tok_embeddings", "position_embeddings", "token_type_embeddings"}},
+	{"attention q", []string{"q_proj", "attn_q", "q_a_proj", "q_b_proj", "attn_q_a", "attn_q_b", "query"}},
+	{"attention k", []string{"k_proj", "attn_k", "key"}},
+	{"attention v", []string{"v_proj", "attn_v", "value"}},
 	{"attention q, k, v", []string{"qkv_proj", "c_attn", "query_key_value", "attn_qkv", "Wqkv"}},
 	{"attention o", []string{"o_proj", "attn_output", "out_proj"}},
-	{"gate", []string{"gate_proj", "ffn_gate", "w1"}},
-	{"up", []string{"up_proj", "ffn_up", "w3"}},
-	{"gate and up", []string{"gate_up_proj"}},
-	{"down", []string{"down_proj", "ffn_down", "w2"}},
+	{"gate", []string{"gate_proj", "ffn_gate", "w1", "fc12"}},
+	{"up", []string{"up_proj", "ffn_up", "w3", "fc11", "intermediate"}},
+	{"gate and up", []string{"gate_up_proj", "Wi"}},
+	{"down", []string{"down_proj", "ffn_down", "w2", "fc2"}},
 	{"experts", []string{"experts", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}},
 	{"router", []string{"gate", "router", "ffn_gate_inp"}},
 	{"norms", []string{"norm", "layernorm", "input_layernorm", "post_attention_layernorm", "q_norm", "k_norm", "attn_norm", "ffn_norm",
-		"attn_q_norm", "attn_k_norm", "output_norm", "ln_f", "ln_1", "ln_2"}},
+		"attn_q_norm", "attn_k_norm", "output_norm", "ln_f", "ln_1", "ln_2", "LayerNorm", "emb_ln", "norm1", "norm2", "mlp_norm", "final_norm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}},
 	{"head", []string{"lm_head", "output", "embed_out"}},
 	{"biases", []string{"bias"}},
 	{"other", nil},
 }
 
+// outputs are products of which BERT and ModernBERT say where they are and not what they do.
+var outputs = strings.NewReplacer("attention.output.dense", "attn_output", "output.dense", "ffn_down", "attn.Wo", "attn_output", "mlp.Wo", "ffn_down")
+
 // kindOf is the place in kindNames of a tensor's kind.
 func kindOf(name string) int {
+	name = outputs.Replace(name)
 	words := strings.Split(name, ".")
 	for i, k := range kindNames {
 		if k.kind == "experts" && !strings.Contains(name, "shared") && matchesAny(words, k.words) {

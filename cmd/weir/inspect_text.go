@@ -20,6 +20,9 @@ func (x *inspection) write(w io.Writer) error {
 		if s.TiedHead {
 			head = "the embedding is the head"
 		}
+		if s.NoHead {
+			head = "no head"
+		}
 		row("network", fmt.Sprintf("%d layers of %d, %d heads and %d KV heads of %d, inner size %d, vocabulary %s, %s",
 			s.Layers, s.Hidden, s.Heads, s.KVHeads, s.HeadDim, s.Intermediate, grouped(int64(s.Vocabulary)), head))
 	}
@@ -64,7 +67,7 @@ func (x *inspection) writeTexts(row func(cells ...string)) {
 		row("chat template", fmt.Sprintf("%s, %s bytes", t.From, grouped(int64(t.Bytes))))
 		row("reasoning format", or(x.Reasoning, "none found"))
 		row("tool format", or(x.Tools, "none found"))
-	} else if x.Tokenizer != nil {
+	} else if x.Tokenizer != nil && (x.Sizes == nil || !x.Sizes.NoHead) {
 		row("chat template", "none: only /v1/completions can be asked")
 	}
 }

@@ -17,6 +17,7 @@ type modelOptions struct {
 	generationConfig string
 	override         string // --override-generation-config
 	runner           string
+	overrides        string // --hf-overrides
 	hub              hubOptions
 }
 
@@ -33,7 +34,8 @@ func (o *modelOptions) bind(f *flagSet) {
 	f.StringVar(&o.reasoningParser, "reasoning-parser", "auto", "`name` of the way in which the model marks its reasoning, such as qwen3 or deepseek_r1; auto goes by the marks in the chat template, none leaves the marks in the content")
 	f.StringVar(&o.generationConfig, "generation-config", "auto", "where default sampling parameters come from: auto, the model's generation_config.json; vllm, nowhere; otherwise a `folder` with such a file")
 	o.hub.bind(f)
-	f.oneOf(&o.runner, "runner", "what the model does: generate text, or give a vector for each text (pooling); auto embeds if the model's folder has the modules.json of sentence-transformers", "auto", "generate", "pooling")
+	f.oneOf(&o.runner, "runner", "what the model does: generate text, or give a vector for each text (pooling); auto embeds if the model's folder has the modules.json of sentence-transformers, or scores if these say so", "auto", "generate", "pooling")
+	f.StringVar(&o.overrides, "hf-overrides", "", "`JSON` object that makes a reranker of a network that generates, as in vLLM, for example {\"classifier_from_token\": [\"no\", \"yes\"], \"is_original_qwen3_reranker\": true}")
 	f.StringVar(&o.override, "override-generation-config", "", "`JSON` object whose members replace those of --generation-config, for example {\"temperature\": 0.5}; max_new_tokens is then a cap on every request")
 }
 
@@ -54,7 +56,7 @@ func (o *cpuOptions) bind(f *flagSet) {
 	f.IntVar(&o.threads, "threads", 0, "`number` of computing threads (default: one for each physical core that this process may use, or for each processor that --cpu-pin names)")
 	f.StringVar(&o.pin, "cpu-pin", cpu.PinNodes, "which processors computing threads are bound to: nodes keeps each thread on the memory node whose weights it reads, and binds nothing on a machine with one node; cores gives each thread a physical core; none leaves it to the system; a `list` such as 0-7,16 names processors")
 	o.bindTypes(f)
-	f.oneOf(&o.kvDtype, "kv-cache-dtype", "type of keys and values; auto is bfloat16; int8 is 8 bits with a scale for each head and position, and takes about half the memory", "auto", "float32", "float16", "bfloat16", "int8")
+	f.oneOf(&o.kvDtype, "kv-cache-dtype", "type of keys and values; auto is bfloat16, or float32 for a model that embeds; int8 is 8 bits with a scale for each head and position, and takes about half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 }
 
 // bindTypes adds the flags that decide how weights are kept in memory.

@@ -36,6 +36,8 @@ type source struct {
 	tokenizerInfo string // JSON, for /tokenizer_info
 	defaults      openai.Generation
 	pooling       *pooling.Plan // what makes vectors of the network's; nil: the model generates
+	text          pooling.Text  // of a model that embeds or classifies: what its texts are like
+	scoring       openai.Scoring
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -52,12 +54,22 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	if err := s.openPooling(o.runner); err != nil {
+	scores, err := s.readReranker(o)
+	if err == nil && !scores.logits {
+		err = s.openPooling(o.runner)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	from, err := s.openVocabulary(o)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.checkCase(); err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	if err := s.openScores(&scores, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	var eos string
 	if s.chat, eos, err = openChat(s.texts, o); err != nil {
@@ -70,34 +82,76 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	return s, err
 }
 
-// openPooling settles whether the model embeds or generates. By itself a folder of sentence-transformers embeds, as its
-// modules say, and so does a GGUF file with a pooling. Any other network can be made to: its vector is then that of the last token, with
-// length 1, as in vLLM.
+// openPooling settles whether the model embeds, classifies or generates. By itself a folder of sentence-transformers embeds, as its
+// modules say, and so does a GGUF file with a pooling; a network with the head of a classifier classifies; and one without a head
+// embeds, which is all that it can do. Without modules the vector of an encoder is the mean, as in sentence-transformers; that
+// of any other network, which can be made to embed, is that of the last token, with length 1, as in vLLM.
 func (s *source) openPooling(runner string) error {
+	c := &s.network.Config
 	if runner == "generate" {
+		if c.Network.Head == model.NoHead {
+			return usageError{fmt.Errorf("--runner generate: %s has no head, without which it generates no tokens", c.Architecture)}
+		}
 		return nil
 	}
-	hidden := s.network.Config.Hidden
+	modules, classifies := false, pooling.IsClassifier(c.Architecture)
+	var err error
 	if s.network.GGUF() == nil {
-		_, found, err := readOptional(s.texts, pooling.ModulesFile)
-		if err != nil {
-			return err
+		if _, modules, err = readOptional(s.texts, pooling.ModulesFile); err == nil && modules && classifies {
+			modules, err = pooling.Embeds(s.texts) // and not the head of a cross-encoder
 		}
-		if found {
-			s.pooling, err = pooling.Load(s.texts, hidden)
+		if err != nil {
 			return err
 		}
 	}
 	if f := s.network.GGUF(); f != nil {
-		var err error
-		if s.pooling, err = embeddedPooling(f, hidden); s.pooling != nil || err != nil {
+		if s.pooling, err = embeddedPooling(f, c.Hidden); s.pooling != nil || err != nil {
 			return err
 		}
 	}
-	if runner == "pooling" {
-		s.pooling = &pooling.Plan{Kind: pooling.Last, Hidden: hidden, Normalize: true}
+	switch {
+	case modules:
+		s.pooling, err = pooling.Load(s.texts, c.Hidden)
+	case classifies:
+		s.pooling, err = pooling.Classifier(s.texts, c.Architecture, c.Hidden, s.network.Extra)
+	case c.Network.Whole:
+		s.pooling = &pooling.Plan{Kind: pooling.Mean, Hidden: c.Hidden}
+	case runner == "pooling" || c.Network.Head == model.NoHead:
+		s.pooling = &pooling.Plan{Kind: pooling.Last, Hidden: c.Hidden, Normalize: true}
+		return nil
+	default:
+		return nil
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	return s.limitTexts()
+}
+
+// limitTexts makes the context as long as the texts that the model was made for.
+func (s *source) limitTexts() error {
+	var err error
+	s.text, err = pooling.ReadText(s.texts)
+	if c := &s.network.Config; err == nil && s.text.MaxTokens > 0 {
+		c.MaxSeqTokens = min(c.MaxSeqTokens, max(s.text.MaxTokens, 2))
+	}
+	return err
+}
+
+// checkCase refuses a model that wants texts in small letters with a tokenizer that tells letters apart.
+func (s *source) checkCase() error {
+	if !s.text.Lowercase {
+		return nil
+	}
+	large, err := s.tokenizer.Encode(nil, "A Z Ä", false)
+	if err != nil {
+		return err
+	}
+	small, err := s.tokenizer.Encode(nil, "a z ä", false)
+	if err == nil && !slices.Equal(large, small) {
+		err = errors.New("do_lower_case is set, but the tokenizer takes capital letters as they are: give it a Lowercase normalizer")
+	}
+	return err
 }
 
 // openVocabulary opens the tokenizer, and settles which texts go with it. It returns where they are,

@@ -531,7 +531,7 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 		if j.a.Softcap > 0 {
 			im.bound(x, sc.tanh, sc.capped[r0+r], j.a.Softcap)
 		}
-		if !mask(x, lo-start, hi-start) {
+		if !mask(x, lo-start, hi-start) || j.a.Chosen && !j.d.selectJob.keep(s.first+(r0+r)/j.group, x, start) {
 			out.weight[r] = 0
 			continue
 		}

@@ -52,6 +52,7 @@ type jobs struct {
 	productJob productJob
 	groupJob   groupJob
 	attendJob  attendJob
+	selectJob  selectJob
 	stateJob   stateJob
 	pickJob    pickJob
 }
@@ -98,7 +99,7 @@ func open(cfg Config, place placement) (*Device, error) {
 	d := &Device{cfg: cfg, impl: im, team: team, packed: map[*byte]bool{}}
 	d.draw.kernels = im.draws()
 	d.mem.huge, d.weightMem.huge = cfg.HugePages, cfg.HugePages
-	d.groupJob.d, d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d, d, d
+	d.groupJob.d, d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.selectJob.d, d.pickJob.d = d, d, d, d, d, d, d, d
 	return d, nil
 }
 
@@ -122,6 +123,9 @@ func (d *Device) Memory() Memory {
 	m.Weights = d.weightMem.total
 	return m
 }
+
+// WeightBytes is Memory().Weights.
+func (d *Device) WeightBytes() int64 { return d.weightMem.total }
 
 // Impl names the tier of instructions in use, one of Impls.
 func (d *Device) Impl() string { return d.impl.name }
@@ -171,9 +175,8 @@ type scratch struct {
 	value   []float32 // [ValueDim] of a value
 	offs    []int     // [maxTilesPerPass] tile offsets of one kernel call
 	ahead   []int     // [maxTilesPerPass] what it prefetches
-	head    []float32 // [headFloats] queries, keys and values of a recurrence
-	conv    []float32 // [convColumns] a row of a convolution
-	ones    []float32 // [convColumns] of 1
+	head    []float32 // [headFloats] queries and keys of a recurrence
+	conv    []float32 // [maxConv-1+stateRows, convColumns] rows of a convolution
 	edge    []float32 // [rows of a kernel, 16] results of a tile that is not full
 	chunk   []float32 // [draftRows, stride of draftTiles tiles] results of a chunk of the head
 	blocks  []byte    // a tile's blocks, expanded

@@ -19,7 +19,7 @@ func (d *Device) Norm(dst, src model.Act, n model.Norm) {
 	}
 	j.norm.w, j.norm.b = d.vector(n.W, size, dst.Width), d.vector(n.B, size, dst.Width)
 	if n.Gate.Width != 0 {
-		j.gate = d.view(n.Gate)
+		j.gate, j.act = d.view(n.Gate), functionOf(n.GateBy, false)
 	}
 	if n.Kind == model.RMSNorm && size == dst.Width && n.Gate.Width == 0 && j.norm.w != nil && j.norm.b == nil {
 		j.op, j.vec, j.eps = plainNormRow, j.norm.w, n.Eps
@@ -60,13 +60,16 @@ func normRow(j *rowJob, r int) {
 	if n.Gate.Width != 0 {
 		gate = j.gate.row(r)
 	}
+	if n.Kind > model.LayerNorm {
+		n.wholeRow(j.d.impl, y, x, gate)
+		j.finish(r)
+		return
+	}
 	for at := 0; at < len(y); at += n.size {
 		group := y[at:][:n.size]
 		part := x[at:][:n.size]
 		if gate != nil && n.GateFirst {
-			for i, v := range part {
-				group[i] = v * activate(&n.GateBy, gate[at+i])
-			}
+			j.d.impl.apply(group, gate[at:][:n.size], part, &j.act)
 			part = group
 		}
 		w, b := n.w, n.b
@@ -85,12 +88,41 @@ func normRow(j *rowJob, r int) {
 			j.d.impl.norm(group, part, w, n.Eps)
 		}
 		if gate != nil && !n.GateFirst {
-			for i := range group {
-				group[i] *= activate(&n.GateBy, gate[at+i])
-			}
+			j.d.impl.apply(group, gate[at:][:n.size], group, &j.act)
 		}
 	}
 	j.finish(r)
+}
+
+// wholeRow writes what the kinds of norms behind LayerNorm make of x to y, which may be x.
+func (n *normOf) wholeRow(im *impl, y, x, gate []float32) {
+	switch n.Kind {
+	case model.Weighted:
+		for i, w := range n.w {
+			y[i] = x[i] * w
+		}
+	case model.Above:
+		mean, deviation := spread(x)
+		cut := float32(mean + float64(n.Cut)*deviation)
+		for i, v := range x {
+			y[i] = max(v-cut, 0)
+		}
+	case model.Matched:
+		size := float32(len(x))
+		im.scale(y, x, float32(math.Sqrt(float64(im.sumSquares(gate)/size)/float64(max(im.sumSquares(x)/size, n.Eps)))))
+	}
+}
+
+// spread is the mean and the standard deviation. Sums are float64, as those of layerNorm.
+func spread(x []float32) (mean, deviation float64) {
+	for _, v := range x {
+		mean += float64(v)
+	}
+	mean /= float64(len(x))
+	for _, v := range x {
+		deviation += (float64(v) - mean) * (float64(v) - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(len(x)))
 }
 
 // norm writes the RMSNorm of x to y, which may be x.

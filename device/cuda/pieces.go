@@ -11,4 +11,7 @@ func (d *Device) EmbedAdd(dst model.Act, w model.Weight, by model.Index, offset 
 	refused("EmbedAdd")
 }
 
+// Select implements model.Device.
+func (d *Device) Select(q, weights model.Act, kv int, s model.Selection) { refused("Select") }
+
 func refused(op string) { panic("cuda: " + op + " of a network that Plan refuses") }

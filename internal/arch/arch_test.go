@@ -179,7 +179,7 @@ var rules = map[string]rule{
 	},
 	"model": {
 		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "quantconfig", "weights", "weights/gguf"},
-		tests:  []string{"device/cpu", "internal/testkit", "models"},
+		tests:  []string{"device/cpu", "internal/testkit", "models", "pooling"},
 		mayNot: []string{"net", "github.com/valyala"},
 	},
 	"models": {
