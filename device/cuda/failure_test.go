@@ -311,3 +311,11 @@ func TestResizeKV(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWarmUpStates: the largest step has no more sequences than there are states for.
+func TestWarmUpStates(t *testing.T) {
+	r := onGPU(t, openModel(t, "families/lfm2"), config(), model.Options{NumBlocks: 20, MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: 32, StateSlots: 2, Depth: 2})
+	if err := cuda.WarmUp(r); err != nil {
+		t.Error(err)
+	}
+}

@@ -5,6 +5,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -49,6 +50,9 @@ type workspace struct {
 	drawn           uint64 // [MaxTokens] int32: what the newest step drew
 	rounded         uint64 // [MaxTokens, roundedLD] bf16: what products read of float32 rows
 	roundedLD       int
+	aside           uint64 // asideBytes: see multiplyAside
+	mix             mixtures
+	states          states
 }
 
 // cache is the KV pool, [block][cache]{K, V}.
@@ -82,16 +86,16 @@ func checkShape(s model.Shape) error {
 		return fmt.Errorf("%w: no attention window is named", ErrConfig)
 	}
 	for i, a := range s.Acts {
-		if a.Width%2 != 0 {
-			return fmt.Errorf("%w: activation buffer %d has %d columns, but their number must be even", ErrConfig, i, a.Width)
+		if a.Width%2 != 0 && a.Factor && !a.Sum {
+			return fmt.Errorf("%w: activation buffer %d has %d columns, but their number must be even where products read bfloat16", ErrConfig, i, a.Width)
 		}
 	}
-	return nil
+	return checkExperts(s.Experts)
 }
 
 // computed are the pieces that there are kernels for.
 const computed = model.PieceLayerNorm | model.PieceGroupNorm | model.PieceActivations | model.PieceElements | model.PieceHead |
-	model.PieceRopeKinds | model.PieceHeadNorms |
+	model.PieceRopeKinds | model.PieceHeadNorms | model.PieceExperts | model.PieceDelta | model.PieceScan | model.PieceConv |
 	model.PieceSinks | model.PieceSoftcap | model.PieceChunks | model.PieceTemper | model.PieceHeadSizes | model.PieceSharedKV
 
 // Refuses is the error of Plan for a network with pieces that the kernels do not compute; nil: it
@@ -153,10 +157,7 @@ func (d *Device) Plan(s model.Shape) error {
 			return err
 		}
 	}
-	for _, p := range []struct {
-		at   *uint64
-		size []int
-	}{
+	for _, p := range slices.Concat([]sized{
 		{&d.work.parts, []int{d.work.slots, slot}},
 		{&d.work.comers, []int{sp.MaxTokens, comers, 4}},
 		{&d.work.logits, []int{d.work.rows, d.work.ld, 4}},
@@ -164,7 +165,8 @@ func (d *Device) Plan(s model.Shape) error {
 		{&d.work.near, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.drawn, []int{sp.MaxTokens, 4}},
 		{&d.work.rounded, []int{sp.MaxTokens, d.work.roundedLD, 2}},
-	} {
+		{&d.work.aside, []int{asideBytes * flag(s.Pieces != 0)}},
+	}, d.work.mix.plan(s), d.work.states.plan(s)) {
 		if err := want(p.at, p.size...); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"gorgonia.org/cu"
 
@@ -22,11 +23,12 @@ type step struct {
 	input        uint64
 	at           inputs
 	lists        []lists // by Shape.Windows
+	runs         int     // sequences, with padding, of a network with states
 	tiles        []tiles // by network.groups
 }
 
 // inputs are device addresses of the batch's arrays.
-type inputs struct{ tokens, pos, slots, at, tables uint64 }
+type inputs struct{ tokens, pos, slots, at, tables, live, runs uint64 }
 
 // flight is one step in flight: its slot of pinned memory, and what End needs to
 // know about it.
@@ -53,7 +55,7 @@ func (f *flight) free() error {
 // inputBytes bounds the packed input of a step.
 func (d *Device) inputBytes() (int64, error) {
 	sp := d.shape.Spec
-	tokens, err := product(sp.MaxTokens+16, 4*4)
+	tokens, err := product(sp.MaxTokens+16, 4*4+int(unsafe.Sizeof(kernels.StateRun{})))
 	if err != nil {
 		return 0, err
 	}
@@ -160,6 +162,15 @@ func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode boo
 	s.at.pos = column(b.Pos, s.tokens, 0)
 	s.at.slots = column(b.Slots, s.tokens, -1) // padding has no slot
 	s.at.at = column(b.At, s.rows, 0)
+	live, at := take[int32](in, 4)
+	live[0], live[1], s.at.live = int32(len(b.Tokens)), int32(len(b.At)), s.input+uint64(at)
+	if len(d.shape.States) > 0 {
+		n := len(b.QueryEnd)
+		if decode {
+			n = key.rows
+		}
+		s.packRuns(in, b, n)
+	}
 	for i, window := range d.shape.Windows {
 		items := 0
 		if decode {
@@ -217,6 +228,10 @@ func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	if d.sum(dst) {
 		epilogue = kernels.StoreF32
 	}
+	if p.use == model.Exact {
+		d.exact(dst, p, src)
+		return
+	}
 	d.multiply(dst, w, src, epilogue)
 }
 
@@ -238,16 +253,17 @@ func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Ac
 		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
 	silu := a == model.Activation{Kind: model.SiLU}
+	x, ldx := d.factor(src)
+	y, ldy := d.act(dst)
 	if p.gated && silu {
-		d.multiply(dst, w, src, kernels.SwiGLU)
+		d.gemm(p, y, ldy, x, ldx, d.rows(dst), kernels.SwiGLU)
 		return
 	}
-	y, ldy := d.act(dst)
 	g, ldg := d.act(scratch)
 	if !(scratch.Off+p.n <= ldg) { // parts of whole tiles in turns may be wider
 		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with scratch rows of %d", p.n, p.k, ldg))
 	}
-	d.multiply(scratch, w, src, kernels.StoreBF16)
+	d.gemm(p, g, ldg, x, ldx, d.rows(dst), kernels.StoreBF16)
 	if !silu {
 		apart := dst.Width
 		if p.gated {
@@ -264,7 +280,40 @@ func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Ac
 func (d *Device) multiply(dst model.Act, w model.Weight, src model.Act, epilogue int) {
 	y, ldy := d.act(dst)
 	x, ldx := d.factor(src)
+	if !d.tiled(dst) {
+		d.multiplyAside(dst, &d.params[w], x, ldx, epilogue)
+		return
+	}
 	d.gemm(&d.params[w], y, ldy, x, ldx, d.rows(dst), epilogue)
+}
+
+// tiled reports whether a product can write whole tiles of columns to a view, as it does: there are no
+// other columns behind it, or whole tiles of its own.
+func (d *Device) tiled(a model.Act) bool {
+	b := &d.acts[a.Buf]
+	return d.work.roundedLD == 0 || a.Off%actAlign == 0 && (a.Width%actAlign == 0 || a.Off+a.Width == b.width)
+}
+
+// asideBytes is the memory for products that are not written in place.
+const asideBytes = 16 << 20
+
+// multiplyAside computes a product in scratch memory, as many rows at a time as fit, and copies or adds its columns, with
+// the bits that it has in place.
+func (d *Device) multiplyAside(dst model.Act, p *param, x uint64, ldx, epilogue int) {
+	y, ldy := d.act(dst)
+	ld := int(roundUp(int64(dst.Width), actAlign))
+	op := elementsScale
+	if epilogue == kernels.AddF32 {
+		op = elementsAdd
+	}
+	total, size, aside := d.rows(dst), d.acts[dst.Buf].size(), d.work.aside
+	step := asideBytes / (4 * ld)
+	for first := 0; first < total; first += step {
+		n := min(step, total-first)
+		d.gemm(p, aside, ld, x+uint64(first*ldx*2), ldx, n, kernels.StoreF32)
+		d.launch("elements", n, cdiv(dst.Width, elementCols), 1, y+uint64(first*ldy*size), aside, aside, i32(op), i32(dst.Width), i32(1), i32(ldy), i32(ld), i32(ld),
+			i32(d.wide(dst, wideDst)|wideSrc), f32(1), i32(0), f32(0), f32(0), f32(0), f32(0))
+	}
 }
 
 // Gather implements model.Device. Whole rows are copied, with the zeros at their end.

@@ -106,6 +106,14 @@ var alone = []struct {
 	{"elements", (*checker).elements},
 	{"act_gate", (*checker).gates},
 	{"norm_rows", (*checker).allNorms},
+	{"exact", (*checker).exact},
+	{"route", (*checker).routes},
+	{"sum_experts", (*checker).expertSums},
+	{"conv", (*checker).convolutions},
+	{"delta_d128", func(c *checker) error { return c.deltas(128) }},
+	{"delta_d256", func(c *checker) error { return c.deltas(256) }},
+	{"scan_d128", func(c *checker) error { return c.scans(128) }},
+	{"scan_d256", func(c *checker) error { return c.scans(256) }},
 	{"probe_wgmma", (*checker).wgmma},
 	{"probe_ring", (*checker).ring},
 }
@@ -307,6 +315,9 @@ func (c *checker) matrix(as cuda.Format, src []uint16, n, k int) (uint64, error)
 	w, err := c.lab.Alloc(cuda.TileBytes(as, n, k))
 	if err != nil {
 		return 0, err
+	}
+	if as == cuda.MXFP4 { // which the host packs
+		return cuda.Put(c.lab, e2m1Tiles(src, n, k))
 	}
 	s, err := cuda.Put(c.lab, src)
 	if err != nil {

@@ -30,7 +30,11 @@
 // tile is copied there as it is. pack_bf16 makes it from rows.
 //
 // The 8-bit and 4-bit formats have the same order of tiles; their inside is
-// described in src/quant.h. A tile is Q8Tile or Q4Tile bytes.
+// described in src/quant.h. A tile is Q8Tile or Q4Tile bytes. Routers' matrices are
+// float32 rows.
+//
+// Recurrent states are float32, in slots of all states of a sequence; a convolution's is
+// [rows before][columns], the others are [head][rows of a head's state][columns].
 //
 // The KV cache of a layer is blocks of BlockTokens positions:
 //
@@ -50,6 +54,11 @@
 // Weights are the instruction's m side for every number of rows. All of gemm_bf16_n* and
 // gemm_bf16_128 give the same bits; the h* family (wgmma) has its own, again the same for
 // all of its members.
+//
+// Products of experts (grouped_*) have one range of K for every matrix, and the bits of an entry are
+// the same in tiles of 8, 16, 32 or 64 entries. A row's experts are added up in ascending order of
+// their numbers. Recurrences go on token by token, and their sums run over the keys or states
+// in ascending order.
 //
 // Attention walks tiles of 64 absolute positions. It computes partial results over the
 // positions [512p, 512p+512) and merges them in ascending p, and a tile that a row does not
