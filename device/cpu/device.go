@@ -124,6 +124,9 @@ func (d *Device) Memory() Memory {
 	return m
 }
 
+// WeightBytes is Memory().Weights.
+func (d *Device) WeightBytes() int64 { return d.weightMem.total }
+
 // Impl names the tier of instructions in use, one of Impls.
 func (d *Device) Impl() string { return d.impl.name }
 

@@ -91,6 +91,12 @@ func (d *Device) Experts(dst, src, logits model.Act, m *model.Experts) {
 	e.n = 0
 }
 
+// ExpertRows is how many rows of the last Experts chose an expert: what a benchmark asks, and what
+// the operation has listed anyway.
+func (d *Device) ExpertRows(expert int) int {
+	return int(d.experts.starts[expert+1] - d.experts.starts[expert])
+}
+
 // compute adds what the experts of a wave make of their rows of x.
 func (d *Device) compute(m *model.Experts, y, x view) {
 	e := &d.experts
