@@ -124,7 +124,7 @@ fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1
 
 golden: ## write the golden data again (needs Python with tools/golden/requirements.txt)
 	$(PYTHON) tools/golden/models.py model/testdata models/weir-tiny
-	@echo "model/testdata/gguf needs the source of llama.cpp: see tools/golden/gguf_models.py"
+	@echo "model/testdata/gguf and gguf-families need the source of llama.cpp: see tools/golden/gguf_models.py and gguf_families.py"
 	@echo "tokenizer/testdata needs other libraries: see tools/tokenizer-goldens/requirements.txt"
 	$(PYTHON) tools/golden/templates.py
 	$(PYTHON) tools/golden/xgrammar_tags.py grammar/testdata/xgrammar_tags.json

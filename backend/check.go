@@ -39,8 +39,19 @@ func (s Spec) Check() error {
 	if s.StateSlots < 0 || s.StateSlots == 1 || s.StateSlots > math.MaxInt32 {
 		return broken("StateSlots is %d, but must be 0, or slot 0 and one for a sequence, and at most %d", s.StateSlots, math.MaxInt32)
 	}
+	if s.LongAfter < 0 {
+		return broken("LongAfter is %d, but must not be negative", s.LongAfter)
+	}
 	if s.Hidden < 0 {
 		return broken("Hidden is %d, but must not be negative", s.Hidden)
+	}
+	for i, g := range s.Groups {
+		if g.Window < 0 || g.Chunk < 0 {
+			return broken("group %d of layers has a window of %d and chunks of %d positions", i, g.Window, g.Chunk)
+		}
+	}
+	if s.Whole && len(s.Groups) > 0 {
+		return broken("the network computes whole sequences, but has %d groups of layers that look back less far", len(s.Groups))
 	}
 	if s.NumBlocks > math.MaxInt32/s.BlockTokens {
 		return broken("%d blocks of %d tokens have more slots than a number of 32 bits can name", s.NumBlocks, s.BlockTokens)
@@ -51,7 +62,7 @@ func (s Spec) Check() error {
 // CheckSizes compares the lengths of b's slices with each other and with the limits of s.
 // It takes the same short time for every batch. Check does more.
 func (b *Batch) CheckSizes(s Spec) error {
-	tokens, seqs := len(b.Tokens), len(b.QueryEnd)
+	tokens, seqs, groups := len(b.Tokens), len(b.QueryEnd), s.NumGroups()
 	switch {
 	case tokens == 0:
 		return broken("the batch has no tokens")
@@ -59,18 +70,20 @@ func (b *Batch) CheckSizes(s Spec) error {
 		return broken("the batch has %d tokens, but at most %d are allowed", tokens, s.MaxTokens)
 	case seqs > s.MaxSeqs:
 		return broken("the batch has %d sequences, but at most %d are allowed", seqs, s.MaxSeqs)
-	case len(b.Pos) != tokens || len(b.Slots) != tokens:
-		return broken("%d tokens have %d positions and %d slots", tokens, len(b.Pos), len(b.Slots))
-	case len(b.KVLen) != seqs || len(b.TableEnd) != seqs:
-		return broken("%d sequences have %d KV lengths and %d block tables", seqs, len(b.KVLen), len(b.TableEnd))
+	case len(b.Pos) != tokens || len(b.Slots) != groups*tokens:
+		return broken("%d tokens have %d positions and %d slots in %d groups", tokens, len(b.Pos), len(b.Slots), groups)
+	case len(b.KVLen) != seqs || len(b.TableEnd) != groups*seqs:
+		return broken("%d sequences have %d KV lengths and %d block tables in %d groups", seqs, len(b.KVLen), len(b.TableEnd), groups)
 	case seqs == 0:
 		return broken("%d tokens belong to no sequence", tokens)
 	case int(b.QueryEnd[seqs-1]) != tokens:
 		return broken("the last sequence ends at token %d, but there are %d tokens", b.QueryEnd[seqs-1], tokens)
-	case int(b.TableEnd[seqs-1]) != len(b.Tables):
-		return broken("the last block table ends at entry %d, but there are %d entries", b.TableEnd[seqs-1], len(b.Tables))
+	case int(b.TableEnd[groups*seqs-1]) != len(b.Tables):
+		return broken("the last block table ends at entry %d, but there are %d entries", b.TableEnd[groups*seqs-1], len(b.Tables))
 	case len(b.StateIn) != s.states(seqs) || len(b.StateOut) != s.states(seqs):
 		return broken("%d sequences of a network with %d state slots go on from %d states to %d", seqs, s.StateSlots, len(b.StateIn), len(b.StateOut))
+	case len(b.Long) != 0 && len(b.Long) != seqs:
+		return broken("it is said of %d of %d sequences whether they are long", len(b.Long), seqs)
 	case len(b.Types) != 0 && len(b.Types) != tokens:
 		return broken("%d tokens have %d types", tokens, len(b.Types))
 	case len(b.At) > tokens:
@@ -95,28 +108,27 @@ func (b *Batch) Check(s Spec, drawn int) error {
 	if err := b.CheckSizes(s); err != nil {
 		return err
 	}
-	first, entry := int32(0), int32(0)
+	first := int32(0)
 	for i, end := range b.QueryEnd {
 		if end <= first || int(end) > len(b.Tokens) {
 			return broken("sequence %d has the tokens from %d to before %d, of %d", i, first, end, len(b.Tokens))
 		}
-		if tableEnd := b.TableEnd[i]; tableEnd < entry || int(tableEnd) > len(b.Tables) {
-			return broken("sequence %d has the table entries from %d to before %d, of %d", i, entry, tableEnd, len(b.Tables))
-		}
-		table := b.Tables[entry:b.TableEnd[i]]
-		if err := b.checkRun(s, i, first, end, len(table)); err != nil {
+		if err := b.checkRun(s, i, first, end); err != nil {
 			return err
 		}
-		if err := checkTable(s, i, table); err != nil {
-			return err
+		if long := len(b.Long) > 0 && b.Long[i] != 0; long && s.LongAfter == 0 || !long && s.LongAfter > 0 && int(b.KVLen[i]) > s.LongAfter {
+			return broken("that sequence %d of %d tokens is long is %v, where those of more than %d are", i, b.KVLen[i], long, s.LongAfter)
 		}
-		if err := b.checkTokens(s, i, first, end, table, drawn); err != nil {
+		if err := b.checkTokens(s, i, first, end, drawn); err != nil {
 			return err
 		}
 		if s.Whole && b.Pos[first] != 0 {
 			return broken("sequence %d begins at position %d, but the network computes whole sequences", i, b.Pos[first])
 		}
-		first, entry = end, b.TableEnd[i]
+		first = end
+	}
+	if err := b.checkTables(s); err != nil {
+		return err
 	}
 	for t, typ := range b.Types {
 		if typ < 0 {
@@ -136,9 +148,8 @@ func (b *Batch) Check(s Spec, drawn int) error {
 	return nil
 }
 
-// checkRun checks the positions of sequence i, which has the tokens [first, end), and that
-// a table of so many blocks covers them.
-func (b *Batch) checkRun(s Spec, i int, first, end int32, blocks int) error {
+// checkRun checks the positions of sequence i, which has the tokens [first, end).
+func (b *Batch) checkRun(s Spec, i int, first, end int32) error {
 	pos := b.Pos[first]
 	if past := int64(pos) + int64(end-first); pos < 0 || past > int64(s.MaxSeqTokens) {
 		return broken("sequence %d has the positions from %d to before %d, but at most %d are allowed", i, pos, past, s.MaxSeqTokens)
@@ -152,8 +163,43 @@ func (b *Batch) checkRun(s Spec, i int, first, end int32, blocks int) error {
 	if kv != last+1 {
 		return broken("sequence %d: the last position is %d, but the KV length is %d", i, last, kv)
 	}
-	if blocks*s.BlockTokens < int(kv) {
-		return broken("sequence %d: a table of %d blocks of %d tokens is too short for %d positions", i, blocks, s.BlockTokens, kv)
+	return nil
+}
+
+// Table is the block table of sequence i in group g.
+func (b *Batch) Table(g, i int) []int32 {
+	at := g*len(b.QueryEnd) + i
+	from := int32(0)
+	if at > 0 {
+		from = b.TableEnd[at-1]
+	}
+	return b.Tables[from:b.TableEnd[at]]
+}
+
+// checkTables checks the block tables of all groups, and that each token goes to the slots that they say.
+func (b *Batch) checkTables(s Spec) error {
+	entry := int32(0)
+	for at, end := range b.TableEnd {
+		if i := at % len(b.QueryEnd); end < entry || int(end) > len(b.Tables) {
+			return broken("sequence %d has the table entries from %d to before %d, of %d", i, entry, end, len(b.Tables))
+		}
+		entry = end
+	}
+	for g := range s.NumGroups() {
+		first := int32(0)
+		for i, end := range b.QueryEnd {
+			table := b.Table(g, i)
+			if kv := int(b.KVLen[i]); len(table)*s.BlockTokens < kv {
+				return broken("sequence %d: a table of %d blocks of %d tokens is too short for %d positions", i, len(table), s.BlockTokens, kv)
+			}
+			if err := checkTable(s, i, table, s.Group(g).First(int(b.Pos[first]))/s.BlockTokens); err != nil {
+				return err
+			}
+			if err := b.checkSlots(s, g, i, first, end, table); err != nil {
+				return err
+			}
+			first = end
+		}
 	}
 	return nil
 }
@@ -185,10 +231,11 @@ func (b *Batch) checkStates(s Spec) error {
 	return nil
 }
 
-// checkTable checks that the table of sequence i names blocks of the pool.
-func checkTable(s Spec, i int, table []int32) error {
+// checkTable checks that the table of sequence i names blocks of the pool. Its first entries, which
+// are not seen any more, may be 0.
+func checkTable(s Spec, i int, table []int32, first int) error {
 	for j, block := range table {
-		if block == 0 {
+		if block == 0 && j >= first {
 			return broken("sequence %d: table entry %d is the null block", i, j)
 		}
 		if block < 0 || int(block) >= s.NumBlocks {
@@ -198,21 +245,27 @@ func checkTable(s Spec, i int, table []int32) error {
 	return nil
 }
 
-// checkTokens checks that the tokens [first, end) of sequence i exist, and that each goes
-// to the slot that the table says.
-func (b *Batch) checkTokens(s Spec, i int, first, end int32, table []int32, drawn int) error {
-	size := int32(s.BlockTokens)
+// checkSlots checks that the tokens [first, end) of sequence i go to the slots that its table in group g says.
+func (b *Batch) checkSlots(s Spec, g, i int, first, end int32, table []int32) error {
+	size, slots := int32(s.BlockTokens), b.Slots[g*len(b.Tokens):]
 	for t := first; t < end; t++ {
 		pos := b.Pos[t]
-		if want := table[pos/size]*size + pos%size; b.Slots[t] != want {
-			return broken("sequence %d: position %d goes to slot %d, but by its table to slot %d", i, pos, b.Slots[t], want)
+		if want := table[pos/size]*size + pos%size; slots[t] != want {
+			return broken("sequence %d: position %d goes to slot %d, but by its table to slot %d", i, pos, slots[t], want)
 		}
+	}
+	return nil
+}
+
+// checkTokens checks that the tokens [first, end) of sequence i exist.
+func (b *Batch) checkTokens(s Spec, i int, first, end int32, drawn int) error {
+	for t := first; t < end; t++ {
 		id := b.Tokens[t]
 		if id < 0 && int(^id) >= drawn {
-			return broken("sequence %d: position %d is the token of row %d, but the previous step has %d rows", i, pos, ^id, drawn)
+			return broken("sequence %d: position %d is the token of row %d, but the previous step has %d rows", i, b.Pos[t], ^id, drawn)
 		}
 		if int(id) >= s.VocabSize {
-			return broken("sequence %d: position %d is token %d of a vocabulary of %d", i, pos, id, s.VocabSize)
+			return broken("sequence %d: position %d is token %d of a vocabulary of %d", i, b.Pos[t], id, s.VocabSize)
 		}
 	}
 	return nil

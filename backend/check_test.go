@@ -67,6 +67,7 @@ func TestSpecCheck(t *testing.T) {
 		{func(s *Spec) { s.MaxSeqTokens = 0 }, "MaxSeqTokens is 0"},
 		{func(s *Spec) { s.Depth = 3 }, "Depth is 3, but must be 1 or 2"},
 		{func(s *Spec) { s.Depth = 0 }, "Depth is 0"},
+		{func(s *Spec) { s.LongAfter = -1 }, "LongAfter is -1"},
 		{func(s *Spec) { s.StateSlots = 1 }, "StateSlots is 1, but must be 0, or slot 0 and one"},
 		{func(s *Spec) { s.StateSlots = -2 }, "StateSlots is -2"},
 		{func(s *Spec) { s.NumBlocks, s.BlockTokens = 1<<30, 4 }, "1073741824 blocks of 4 tokens have more slots"},
@@ -98,6 +99,8 @@ func TestBatchCheck(t *testing.T) {
 		{"token of no sequence", func(b *Batch) { b.QueryEnd[1] = 8 }, "the last sequence ends at token 8, but there are 9 tokens"},
 		{"tables cut short", func(b *Batch) { b.Tables = b.Tables[:2] }, "the last block table ends at entry 3, but there are 2 entries"},
 		{"states without slots", func(b *Batch) { b.StateIn, b.StateOut = make([]int32, 2), make([]int32, 2) }, "2 sequences of a network with 0 state slots go on from 2 states to 2"},
+		{"long missing", func(b *Batch) { b.Long = []int32{0} }, "it is said of 1 of 2 sequences whether they are long"},
+		{"long", func(b *Batch) { b.Long = []int32{0, 1} }, "that sequence 1 of 3 tokens is long is true, where those of more than 0 are"},
 		{"too many rows", func(b *Batch) { b.At = make([]int32, 10) }, "10 rows are drawn from 9 tokens"},
 
 		// Sequences.
@@ -169,6 +172,19 @@ func TestBatchCheckStates(t *testing.T) {
 	if err := b.Check(spec, 2); err != nil {
 		t.Errorf("two sequences go on from one state: %v", err)
 	}
+}
+
+// TestBatchCheckLong: a sequence of more tokens than Spec.LongAfter is a long one, and one of fewer may be, because more are known.
+func TestBatchCheckLong(t *testing.T) {
+	spec := checkSpec
+	spec.LongAfter = 5
+	b := goodBatch()
+	b.Long = []int32{1, 1}
+	if err := b.Check(spec, 2); err != nil {
+		t.Error(err)
+	}
+	b.Long = []int32{0, 1}
+	wantError(t, b.Check(spec, 2), "that sequence 0 of 6 tokens is long is false, where those of more than 5 are")
 }
 
 func TestDrawsCheck(t *testing.T) {

@@ -241,7 +241,8 @@ func (e *Engine) configure() error {
 	if d := e.spec.Depth; d != 1 && d != 2 {
 		return fmt.Errorf("engine: the backend wants %d steps in flight, not 1 or 2", d)
 	}
-	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching)
+	c.LongAfter = e.spec.LongAfter
+	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching, e.spec.Groups...)
 	e.sched = scheduler.New(*c, e.kv)
 	return nil
 }

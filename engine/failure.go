@@ -72,11 +72,11 @@ func (e *Engine) recoverFrom(err error) error {
 		e.be = nil // what open returned beside the error may be a nil pointer, which is not a nil backend
 		return errors.Join(cause, fmt.Errorf("engine: the backend cannot be opened again: %w", err))
 	}
-	if s := e.be.Spec(); s != e.spec {
+	if s := e.be.Spec(); !s.Equal(e.spec) {
 		return errors.Join(cause, fmt.Errorf("engine: the backend was opened again and is another one: %+v instead of %+v", s, e.spec))
 	}
 	e.counts.Reopened++
-	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching)
+	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching, e.spec.Groups...)
 	e.sched.Restart(e.kv)
 	return nil
 }

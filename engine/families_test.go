@@ -50,7 +50,7 @@ func familyJobs(g *rand.Rand, vocab, n int) []job {
 // requests and cuts change no bit of a log-probability.
 func TestMetamorphicFamilies(t *testing.T) {
 	_, tok := bundled(t)
-	for _, name := range []string{"qwen3_5", "nemotron_h", "lfm2_moe", "gpt_oss", "llama4", "deepseek_v3", "gemma4_e"} {
+	for _, name := range []string{"qwen3_5", "nemotron_h", "lfm2_moe", "gpt_oss", "llama4", "deepseek_v3", "gemma4_e", "gemma3", "mimo_v2_flash", "starcoder2", "lfm3", "phi3_long", "glm_moe_dsa"} {
 		t.Run(name, func(t *testing.T) {
 			g := seeded(t)
 			m, err := model.OpenFS(os.DirFS("../model/testdata/families/" + name))
@@ -76,7 +76,8 @@ func familyRound(t *testing.T, g *rand.Rand, m *model.Model, tok *tokenizer.Toke
 	t.Helper()
 	jobs := familyJobs(g, m.Config.VocabSize, 24)
 	run := func(v modelVariant, slots int, jobs []job) ([]result, engine.Stats) {
-		opt := model.Options{BlockTokens: v.blockTokens, NumBlocks: v.blocks, MaxTokens: v.tokens, MaxSeqs: v.seqs, MaxSeqTokens: 256, StateSlots: slots}
+		opt := model.Options{BlockTokens: v.blockTokens, NumBlocks: v.blocks, MaxTokens: v.tokens, MaxSeqs: v.seqs, MaxSeqTokens: 256, StateSlots: slots, GroupWindows: v.groups}
+		opt.NumBlocks = max(1+(v.blocks-1)*max(2, len(m.Groups(opt)))/2, 1+m.SequenceBlocks(opt))
 		open := onCPU(t, m, v.threads, opt)
 		if v.overlapped {
 			open = delayed(open)
@@ -89,9 +90,10 @@ func familyRound(t *testing.T, g *rand.Rand, m *model.Model, tok *tokenizer.Toke
 		modelVariant
 		slots int
 	}{
-		{modelVariant{threads: 2, blockTokens: 16, blocks: 20, tokens: 48, seqs: 8, caching: true, sched: scheduler.Config{MaxPrefill: 20, StateEvery: 32}}, 12},
-		{modelVariant{threads: 1, blockTokens: 16, blocks: 24, tokens: 33, seqs: 5, caching: true, sched: scheduler.Config{Priority: true, StateEvery: 16}, overlapped: true}, 30},
+		{modelVariant{threads: 2, blockTokens: 16, blocks: 20, groups: 256, tokens: 48, seqs: 8, caching: true, sched: scheduler.Config{MaxPrefill: 20, StateEvery: 32}}, 12},
+		{modelVariant{threads: 1, blockTokens: 16, blocks: 24, groups: 256, tokens: 33, seqs: 5, caching: true, sched: scheduler.Config{Priority: true, StateEvery: 16}, overlapped: true}, 30},
 		{modelVariant{threads: 2, blockTokens: 32, blocks: 40, tokens: 7, seqs: 6, caching: true, overlapped: true}, 9},
+		{modelVariant{threads: 2, blockTokens: 16, blocks: 12, groups: 256, tokens: 5, seqs: 6, caching: true, overlapped: true}, 9},
 		{modelVariant{threads: 3, blockTokens: 16, blocks: 17, tokens: 300, seqs: 20}, 60},
 	} {
 		var stats engine.Stats

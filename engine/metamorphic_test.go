@@ -40,7 +40,23 @@ func (v variant) start(t testing.TB) runningEngine {
 // roomy has enough of everything, so that requests do not get in each other's way.
 var roomy = variant{spec: simSpec(4000, 16, 10000, 1000, 1)}
 
+// windowed is the same for a network whose layers all look back to no more than 9 positions.
+var windowed = variant{spec: withGroups(simSpec(4000, 16, 10000, 1000, 1), backend.KVGroup{Window: 9}, backend.KVGroup{Window: 4})}
+
+// variantsOfWindows are variants of windowed.
+func variantsOfWindows() []variant {
+	lazy := sim.OracleConfig{Reading: sim.Lazy}
+	of := func(s backend.Spec) backend.Spec { return withGroups(s, windowed.spec.Groups...) }
+	return []variant{
+		{spec: of(simSpec(20, 8, 7, 4, 1)), caching: true, oracle: lazy},
+		{spec: of(simSpec(30, 1, 3, 40, 2)), sched: scheduler.Config{Priority: true}, caching: true},
+		{spec: of(simSpec(12, 4, 9, 16, 2)), sched: scheduler.Config{MaxPrefill: 3}, caching: true, oracle: lazy},
+		{spec: of(simSpec(40, 4, simLen, 8, 2)), sched: scheduler.Config{WholePrompts: true}, caching: false, oracle: lazy},
+	}
+}
+
 func variants() []variant {
+	two, four := []backend.KVGroup{{}, {Window: 5}}, []backend.KVGroup{{Window: 7}, {}, {Chunk: 12}, {Window: 1}}
 	priority := scheduler.Config{Priority: true}
 	lazy := sim.OracleConfig{Reading: sim.Lazy}
 	return []variant{
@@ -67,6 +83,12 @@ func variants() []variant {
 		{spec: withStates(99, simSpec(70, 2, 200, 40, 2)), sched: scheduler.Config{StateEvery: 5}, caching: true, oracle: sim.OracleConfig{}},
 		{spec: withStates(12, simSpec(70, 2, 200, 40, 2)), sched: scheduler.Config{MaxWork: 40, MaxScored: 5}, caching: true, oracle: lazy},
 		{spec: withStates(12, simSpec(40, 4, simLen, 8, 2)), sched: scheduler.Config{WholePrompts: true}, caching: true, oracle: lazy},
+		{spec: withGroups(simSpec(18, 8, 7, 4, 1), two...), caching: true, oracle: lazy},
+		{spec: withGroups(simSpec(90, 1, 3, 40, 2), two...), sched: priority, caching: true, oracle: sim.OracleConfig{}},
+		{spec: withGroups(simSpec(22, 4, 6, 9, 2), four...), sched: scheduler.Config{MaxPrefill: 3}, caching: true, oracle: lazy},
+		{spec: withGroups(simSpec(40, 4, 64, 16, 1), four...), caching: false, oracle: lazy},
+		{spec: withStates(9, withGroups(simSpec(20, 8, 7, 4, 2), two...)), caching: true, oracle: lazy},
+		{spec: withGroups(simSpec(40, 4, simLen, 8, 2), two...), sched: scheduler.Config{WholePrompts: true}, caching: true, oracle: lazy},
 	}
 }
 
@@ -91,11 +113,15 @@ func shuffled(g *rand.Rand, jobs []job, f func([]job) []result) []result {
 // nor on who cancels when.
 func TestMetamorphic(t *testing.T) {
 	g := seeded(t)
-	var preempted, hits, stateful, leftOut uint64
-	for round := range rounds(12) {
+	var preempted, hits, stateful, inWindows, leftOut uint64
+	for round := range rounds(24) {
 		jobs := newWorkload(g, 30, simVocab, simLen)
-		want := runAll(t, roomy.start(t), jobs)
-		for _, v := range variants() {
+		all, list := roomy, variants()
+		if round%6 == 5 {
+			all, list = windowed, variantsOfWindows()
+		}
+		want := runAll(t, all.start(t), jobs)
+		for _, v := range list {
 			e := v.start(t)
 			got := shuffled(g, jobs, func(jobs []job) []result { return runAll(t, e, jobs) })
 			if err := compare(jobs, got, want); err != nil {
@@ -106,11 +132,14 @@ func TestMetamorphic(t *testing.T) {
 			if v.spec.StateSlots > 0 {
 				stateful += e.Stats().PrefixHits
 			}
+			if len(v.spec.Groups) > 0 {
+				inWindows += e.Stats().PrefixHits
+			}
 			leftOut += e.Stats().LeftOut
 		}
 	}
-	t.Logf("%d preemptions, %d tokens from the prefix cache, %d of them with a state, %d times no work was left for a sequence", preempted, hits, stateful, leftOut)
-	if preempted < 10 || hits < 200 || stateful < 100 || leftOut < 200 {
+	t.Logf("%d preemptions, %d tokens from the prefix cache, %d of them with a state, %d with windows, %d times no work was left for a sequence", preempted, hits, stateful, inWindows, leftOut)
+	if preempted < 10 || hits < 200 || stateful < 100 || inWindows < 100 || leftOut < 200 {
 		t.Error("there were too few of these for the test to mean anything")
 	}
 }

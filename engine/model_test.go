@@ -171,6 +171,7 @@ func chatRequest(g *rand.Rand, tok *tokenizer.Tokenizer) engine.Request {
 // on it.
 type modelVariant struct {
 	threads, blockTokens, blocks, tokens, seqs int
+	groups                                     int  // model.Options.GroupWindows
 	overlapped                                 bool // two steps in flight
 	sched                                      scheduler.Config
 	caching                                    bool

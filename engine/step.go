@@ -115,7 +115,6 @@ func (e *Engine) plan(s *stepData) bool {
 			}
 			b.Tokens = append(b.Tokens, tok)
 			b.Pos = append(b.Pos, int32(p))
-			b.Slots = append(b.Slots, e.kv.Slot(&q.Table, p))
 		}
 		if chunk.Draw && c.req.Pool == NoPooling {
 			c.row = int32(len(b.At))
@@ -124,20 +123,41 @@ func (e *Engine) plan(s *stepData) bool {
 		s.rowEnd = append(s.rowEnd, len(b.At))
 		b.QueryEnd = append(b.QueryEnd, int32(len(b.Tokens)))
 		b.KVLen = append(b.KVLen, int32(chunk.Start+chunk.N))
-		b.Tables = append(b.Tables, q.Table.Blocks...)
-		b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
 		if e.spec.Whole {
 			b.Types = append(b.Types, c.req.Types...)
 			b.Types = append(b.Types, make([]int32, len(b.Tokens)-len(b.Types))...) // all 0 if it has none
+		}
+		if e.spec.LongAfter > 0 {
+			long := int32(0)
+			if q.Long {
+				long = 1
+			}
+			b.Long = append(b.Long, long)
 		}
 		if e.kv.Stateful() {
 			b.StateIn, b.StateOut = append(b.StateIn, chunk.StateIn), append(b.StateOut, chunk.StateOut)
 		}
 	}
+	e.place(s)
 	if begins {
 		e.begin(s.chunks)
 	}
 	return true
+}
+
+// place fills in which blocks and slots the sequences of s have, for each group of layers.
+func (e *Engine) place(s *stepData) {
+	b := &s.batch
+	for g := range e.kv.Groups() {
+		for _, chunk := range s.chunks {
+			t := &chunk.Seq.Table
+			for p := chunk.Start; p < chunk.Start+chunk.N; p++ {
+				b.Slots = append(b.Slots, e.kv.Slot(t, g, p))
+			}
+			b.Tables = e.kv.AppendTable(b.Tables, t, g)
+			b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
+		}
+	}
 }
 
 // wantsScore reports whether the logits at prompt position p are needed, for the score of

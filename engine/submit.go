@@ -109,7 +109,7 @@ func (e *Engine) validate(r *Request) error {
 		return fmt.Errorf("%w: %d output tokens are less than 1", ErrInvalid, lim.MaxTokens)
 	case lim.MaxTokens > most-n:
 		return fmt.Errorf("%w: %d prompt tokens and %d output tokens are more than %d", ErrInvalid, n, lim.MaxTokens, most)
-	case (n+lim.MaxTokens+e.spec.BlockTokens-1)/e.spec.BlockTokens > e.spec.NumBlocks-1:
+	case e.spec.SequenceBlocks(n+lim.MaxTokens) > e.spec.NumBlocks-1:
 		return fmt.Errorf("%w: %d tokens do not fit the KV cache", ErrInvalid, n+lim.MaxTokens)
 	case max(lim.Repetition.MaxPattern, lim.Repetition.MinPattern, lim.Repetition.MinCount) > MaxRepetition:
 		return fmt.Errorf("%w: a size or count of repetition detection is more than %d", ErrInvalid, MaxRepetition)
@@ -162,7 +162,7 @@ func (e *Engine) prepareChoice(q *request, i int) {
 		MaxChunk: e.cfg.MaxChunk, Suffix: q.Suffix, Postponable: c.constraint != nil,
 		Tokens: append(make([]int32, 0, tokens), q.Tokens...),
 	}
-	c.seq.Table.Blocks = make([]kvcache.BlockID, 0, tokens/e.spec.BlockTokens+1)
+	c.seq.Table.Blocks = make([]kvcache.BlockID, 0, (tokens/e.spec.BlockTokens+1)*e.spec.NumGroups())
 	c.seq.Prepare()
 	e.setWork(c)
 	if i > 0 {

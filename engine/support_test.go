@@ -34,6 +34,13 @@ func withStates(slots int, s backend.Spec) backend.Spec {
 	return s
 }
 
+// withGroups is a spec of a network with these groups of layers. The pool has room for one sequence at least.
+func withGroups(s backend.Spec, groups ...backend.KVGroup) backend.Spec {
+	s.Groups = groups
+	s.NumBlocks = max(s.NumBlocks, 1+s.SequenceBlocks(s.MaxSeqTokens))
+	return s
+}
+
 // opener opens a backend.
 type opener func() (backend.Backend, error)
 

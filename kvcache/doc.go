@@ -59,6 +59,24 @@
 // found. The chain hash, the free list as eviction order and this order of
 // release are vLLM's (vllm/v1/core/block_pool.py and kv_cache_utils.py).
 //
+// # Windows
+//
+// In many networks some layers see a window of the last positions, or the chunk that a position is in, and others
+// all. Layers that see equally much make a group (backend.KVGroup), and each group has a block table of its own for
+// every sequence. A block of the pool belongs to one group at a time, and has room for its layers. So the blocks
+// that a window has left can return while other layers still need theirs ([Manager.Slide]). With one group that
+// sees everything and one with a window of 4 positions, in blocks of 4 tokens, a sequence of 14 tokens has
+//
+//	position     0 .. 3   4 .. 7   8 .. 11   12 .. 15
+//	group 0         1        3        5         7
+//	group 1         -        -        6         8
+//
+// because the token at position 14 sees positions 11 to 14 in group 1. What was given back stands on the free list
+// like the blocks of a sequence that has ended, and is found until it is handed out again. A prefix hit is the
+// longest one after which every group finds the blocks that the next token sees; groups with windows get no
+// others. That it need not have more is vLLM's idea (SlidingWindowManager in
+// vllm/v1/core/single_type_kv_cache_manager.py).
+//
 // # States
 //
 // Linear attention, state-space layers and short convolutions have no keys and values. They read a
@@ -113,7 +131,7 @@
 //
 // # Files
 //
-// pool.go has the books of numbered things, kvcache.go blocks, tables and prefixes, and state.go the
+// pool.go has the books of numbered things, kvcache.go blocks, tables and prefixes of all groups, and state.go the
 // state slots. In the tests, testdata/*.txt are small stories with the blocks and slots that each step
 // hands out, and reference_test.go and reference_state_test.go compare random operations with
 // caches that are too simple to be wrong.

@@ -135,7 +135,7 @@ func (r *stateReference) publish(t *statefulTable, n int) {
 }
 
 func (r *stateReference) publishSlot(t *statefulTable, s StateID, n int, keep Keep) {
-	c := content(t.salt, t.tokens[:n])
+	c := content(0, t.salt, t.tokens[:n])
 	dup := r.find(c) != 0
 	if !dup {
 		r.content[s], r.begun[c] = c, 0
@@ -205,7 +205,7 @@ func (c *stateComparison) begin() error {
 	}
 	got, want, slot := c.m.Share(t, w.tokens, Hash{w.salt}, true), 0, StateID(0)
 	for n := c.block; n < len(w.tokens); n += c.block {
-		if s := c.ref.find(content(w.salt, w.tokens[:n])); s != 0 {
+		if s := c.ref.find(content(0, w.salt, w.tokens[:n])); s != 0 {
 			want, slot = n, s
 		}
 	}
@@ -215,7 +215,7 @@ func (c *stateComparison) begin() error {
 		c.hits++
 	}
 	branch := 0
-	for n := c.block; n < len(w.tokens) && c.blocks[content(w.salt, w.tokens[:n])]; n += c.block {
+	for n := c.block; n < len(w.tokens) && c.blocks[content(0, w.salt, w.tokens[:n])]; n += c.block {
 		if branch = n; n == want {
 			branch = 0
 		}
@@ -287,7 +287,7 @@ func (c *stateComparison) compute(i int) error {
 	c.ref.settle(w, from, hold)
 	c.m.Publish(t, w.tokens, to)
 	for ; (w.published+1)*c.block <= to; w.published++ {
-		c.blocks[content(w.salt, w.tokens[:(w.published+1)*c.block])] = true
+		c.blocks[content(0, w.salt, w.tokens[:(w.published+1)*c.block])] = true
 		c.ref.publish(w, (w.published+1)*c.block)
 	}
 	return nil

@@ -7,17 +7,22 @@ import (
 	"strings"
 	"testing"
 
+	"weir/backend"
 	"weir/internal/testkit"
 )
 
 // TestScripts runs the scripts in testdata. Their commands are
 //
-//	pool blocks=N [block=4] [states=N] [nocache]  start over with an empty pool
+//	pool blocks=N [block=4] [states=N] [nocache] [windows=N,...] [chunk=N]  start over with an empty pool.
+//	                                       windows are those of groups of layers, 0 for all positions; the
+//	                                       blocks of a position in all groups stand next to each other. chunk
+//	                                       adds a group
 //	share t=NAME tokens=T [salt=N] [noread]
 //	grow t=NAME [to=N]                     default: all its tokens
 //	publish t=NAME [computed=N]            default: all its tokens
 //	fork t=NAME from=NAME n=N [salt=N]
 //	advance t=NAME from=N to=N [keep=return|checkpoint|rolling] [reserve=N]
+//	slide t=NAME to=N
 //	settle t=NAME computed=N [hold=N]
 //	rewind t=NAME to=N
 //	release t=NAME
@@ -57,7 +62,7 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 	salt := Hash{byte(c.Int("salt", 0))}
 	switch c.Verb {
 	case "pool":
-		s.m = New(c.Int("blocks", 0), c.Int("block", 4), c.Int("states", 0), !c.Has("nocache"))
+		s.m = New(c.Int("blocks", 0), c.Int("block", 4), c.Int("states", 0), !c.Has("nocache"), groups(c)...)
 		s.tables, s.tokens = map[string]*Table{}, map[string][]int32{}
 	case "share":
 		s.tokens[name] = parseTokens(c.Str("tokens"))
@@ -81,6 +86,9 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 		keep := slices.Index([]string{"", "return", "checkpoint", "rolling"}, c.Str("keep"))
 		in, out := s.m.Advance(table, c.Int("from", 0), c.Int("to", 0), Keep(keep), c.Int("reserve", 0))
 		return fmt.Sprintf("%s: from state %d to %d, holds %d, free %d\n", name, in, out, table.States(), s.m.FreeStates())
+	case "slide":
+		s.m.Slide(table, c.Int("to", 0))
+		return fmt.Sprintf("%s: blocks %v, holds %d, free %d\n", name, table.Blocks, s.m.Held(table), s.m.Free())
 	case "settle":
 		s.m.Settle(table, c.Int("computed", 0), c.Int("hold", 0))
 	case "rewind":
@@ -100,6 +108,17 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 		s.t.Fatalf("unknown command %q", c.Verb)
 	}
 	return ""
+}
+
+// groups are the groups of layers of a pool.
+func groups(c testkit.Command) (list []backend.KVGroup) {
+	for _, w := range c.Ints("windows") {
+		list = append(list, backend.KVGroup{Window: int(w)})
+	}
+	if n := c.Int("chunk", 0); n > 0 {
+		list = append(list, backend.KVGroup{Chunk: n})
+	}
+	return list
 }
 
 // parseTokens expands 10:3+50:2 to 10 11 12 50 51.

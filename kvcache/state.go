@@ -80,7 +80,7 @@ func (m *Manager) startFrom(t *Table, state StateID) {
 	m.states.ref(state)
 	m.begun[state]++
 	t.states.from = publishedState{state, m.states.entries[state].hash}
-	t.states.kept = append(t.states.kept, keptState{slot: state, at: len(t.Blocks) * m.blockTokens})
+	t.states.kept = append(t.states.kept, keptState{slot: state, at: m.Holds(t)})
 }
 
 // forkAt returns the newest state within the first n tokens that is never overwritten again, and

@@ -1,5 +1,7 @@
 package model
 
+import "weir/backend"
+
 // attention is built of an AttentionSpec.
 type attention struct {
 	qkv           Weight // [H*K + G*K + G*W (+ gate), D]
@@ -17,6 +19,14 @@ type attention struct {
 	keyScale      float32
 	valueScale    float32
 	outScale      float32
+}
+
+// sees is how far the layer looks back. One that looks ahead, too, has no steps before its own.
+func (s AttentionSpec) sees() backend.KVGroup {
+	if s.Bidirectional {
+		return backend.KVGroup{}
+	}
+	return backend.KVGroup{Window: s.Window, Chunk: s.Chunk}
 }
 
 func (s AttentionSpec) mixer(b *builder, l *Layer) mixer {
@@ -42,9 +52,10 @@ func (s AttentionSpec) mixer(b *builder, l *Layer) mixer {
 	shape := KVShape{Heads: s.Heads, KVHeads: s.KVHeads, KeyDim: s.KeyDim, ValueDim: s.ValueDim}
 	if s.ShareWith >= 0 {
 		m.kv = b.caches[s.ShareWith]
+		b.shape.Sees[m.kv] = widen(b.shape.Sees[m.kv], s.sees())
 		b.needs(PieceSharedKV, true)
 	} else {
-		m.kv = b.cache(shape)
+		m.kv = b.cache(shape, s.sees())
 	}
 	m.a = Attention{Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Sinks: NoWeight, Bidirectional: s.Bidirectional}
 	if s.Scale == 0 {

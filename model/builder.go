@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+
+	"weir/backend"
 )
 
 // builder lays out a decoder: its weights, its activation buffers and all else that a device has
@@ -65,8 +68,9 @@ func (b *builder) buf(name bufName, width int, kind bufKind) Act {
 	return Act{Buf: i, Width: width}
 }
 
-// cache reserves a cache of keys and values for the layer that is built.
-func (b *builder) cache(kv KVShape) int {
+// cache reserves a cache of keys and values for the layer that is built, which sees so much of it.
+func (b *builder) cache(kv KVShape, sees backend.KVGroup) int {
+	b.shape.Sees = append(b.shape.Sees, sees)
 	b.caches[b.layer] = len(b.shape.KV)
 	b.shape.KV = append(b.shape.KV, kv)
 	return len(b.shape.KV) - 1
@@ -81,7 +85,7 @@ func (b *builder) state(n int) int {
 // rope is the index of a rotary table.
 func (b *builder) rope(r Rope) int {
 	i := slices.IndexFunc(b.shape.Ropes, func(x Rope) bool {
-		return slices.Equal(x.InvFreq, r.InvFreq) && x.Scale == r.Scale && x.Interleaved == r.Interleaved && x.Offset == r.Offset
+		return slices.Equal(x.InvFreq, r.InvFreq) && x.Scale == r.Scale && x.Interleaved == r.Interleaved && x.Offset == r.Offset && slices.Equal(x.Long, r.Long) && x.LongScale == r.LongScale
 	})
 	if i < 0 {
 		i = len(b.shape.Ropes)
@@ -157,6 +161,10 @@ func (b *builder) headNorm(into *HeadNorm, prefix string, s NormSpec, dim, heads
 	v := view{}
 	if s.PlusOne {
 		v.each = plusOne
+	}
+	if perHead && !strings.Contains(s.Name, "%d") { // one tensor for all heads
+		b.params = append(b.params, parameter{use: Vector, rows: []stored{{prefix + s.tensor(), []int{heads, dim}, view{vector: true}}}, into: &into.W})
+		return
 	}
 	if perHead {
 		p := parameter{use: Vector, into: &into.W}

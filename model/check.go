@@ -34,6 +34,9 @@ func (s *Shape) Check() error {
 		}
 		widest = max(widest, kv.KeyDim)
 	}
+	if err := s.checkPlaces(); err != nil {
+		return err
+	}
 	for i, n := range s.States {
 		if n < 1 {
 			return broken("state %d has %d numbers", i, n)
@@ -56,6 +59,9 @@ func (s *Shape) Check() error {
 	for i, r := range s.Ropes {
 		if r.Offset < 0 || r.Offset+2*len(r.InvFreq) > widest {
 			return broken("rotary table %d rotates %d dimensions from %d on, but a head has %d", i, 2*len(r.InvFreq), r.Offset, widest)
+		}
+		if r.Long != nil && len(r.Long) != len(r.InvFreq) {
+			return broken("rotary table %d has %d frequencies for long sequences and %d for others", i, len(r.Long), len(r.InvFreq))
 		}
 	}
 	for i, w := range s.Windows {

@@ -18,6 +18,7 @@ type decoder struct {
 	norm             *Norm // before the head
 	head             Head
 	perLayer         *perLayer
+	altUp            *altUp
 	x                rows // [., D] the residual stream
 	h                rows // [., D] normed input of a part
 	y                rows // [., D] what a part gives, where it is not added at once
@@ -117,6 +118,9 @@ func (n *decoder) forward(d Device, b *backend.Batch) {
 			return
 		}
 	}
+	if n.altUp != nil {
+		n.altUp.end(p)
+	}
 	if n.norm != nil {
 		d.Norm(n.h.drawn, n.x.drawn, *n.norm)
 	} else {
@@ -140,6 +144,9 @@ func (p *pass) begin(b *backend.Batch) {
 	if n.perLayer != nil {
 		n.perLayer.begin(p)
 	}
+	if n.altUp != nil {
+		n.altUp.begin(p)
+	}
 }
 
 // input queues what the mixers or the feeds read.
@@ -155,6 +162,10 @@ func (p *pass) input(norm *Norm) rows {
 
 func (l *layer) forward(p *pass, index int, last bool) {
 	n := p.n
+	if n.altUp != nil {
+		n.altUp.layer(p, l, index, last)
+		return
+	}
 	var mids [2]rows
 	if len(l.mixers) > 0 {
 		in := p.input(l.inNorm)
@@ -251,6 +262,9 @@ func newDecoder(c *Config) *decoder {
 	n.embeddings(b, net)
 	if net.PerLayer.Width > 0 {
 		n.perLayer = newPerLayer(b, &net.PerLayer)
+	}
+	if net.AltUp.Streams > 0 {
+		n.altUp = newAltUp(b, n, &net.AltUp)
 	}
 	for i := range net.Layers {
 		b.layer = i

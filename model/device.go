@@ -55,6 +55,10 @@ type Rope struct {
 	Scale       float32   // factor on sin and cos; 1 but for some scaled variants
 	Interleaved bool
 	Offset      int
+	// Long are the InvFreq of long sequences (backend.Batch.Long), and LongScale is their Scale; nil:
+	// they are as the others.
+	Long      []float32
+	LongScale float32
 }
 
 // Heads says what StoreKV does to the heads of queries, keys and values.
@@ -101,8 +105,17 @@ type Attention struct {
 	Bidirectional bool
 	// Softcap bounds scores smoothly: Softcap*tanh(score/Softcap), after Scale; 0: no bound.
 	Softcap float32
+	// Chosen says that a position sees, of those that it would see otherwise, what the Select before chose.
+	Chosen bool
 	// Sinks, [Heads], are scores of a position that has no value; NoWeight: there is none.
 	Sinks Weight
+}
+
+// Selection is how Select chooses positions: the TopK with the greatest sums over heads h of
+// weights[h] * max(Scale * q[h]·k, 0).
+type Selection struct {
+	TopK  int
+	Scale float32
 }
 
 // NormKind is one of the norms.
@@ -111,6 +124,10 @@ type NormKind uint8
 const (
 	RMSNorm   NormKind = iota // x / sqrt(mean(x²)+eps) * w
 	LayerNorm                 // (x-mean(x)) / sqrt(variance(x)+eps) * w + b
+	// These are of whole rows, and need no more than what they name.
+	Weighted // x * w
+	Above    // max(x - mean(x) - Cut*sqrt(variance(x)), 0)
+	Matched  // x * sqrt(mean(Gate²) / max(mean(x²), eps)): x with the magnitude of Gate
 )
 
 // Norm is what the operation Norm does to a row.
@@ -127,6 +144,7 @@ type Norm struct {
 	Gate      Act
 	GateBy    Activation
 	GateFirst bool
+	Cut       float32 // of Above
 }
 
 // ActivationKind is a function of one number.
@@ -227,6 +245,7 @@ type Delta struct {
 	PerChannel           bool   // a is [., ValueHeads*KeyDim], a decay for each key dimension; else [., ValueHeads]
 	Scale                float32
 	L2Eps                float32
+	Lower                float32 // less than 0: the decay is exp(Lower * sigmoid(-A * (a+DtBias))) instead
 	BetaScale            float32 // factor on sigmoid(b): 1, or 2 where eigenvalues may be negative
 }
 
@@ -248,11 +267,13 @@ type Scan struct {
 
 // Shape is all that a device needs to allocate everything it will ever use.
 type Shape struct {
-	KV      []KVShape  // caches of keys and values, usually one for each layer; StoreKV and Attend name them
-	States  []int      // float32 numbers of each recurrent state of a sequence
-	Acts    []ActShape // activation buffers; Act.Buf indexes them
-	Ropes   []Rope     // Heads.Rope indexes them
-	Windows []int      // every Attention.Window there is, once
+	KV      []KVShape         // caches of keys and values, usually one for each layer; StoreKV and Attend name them
+	Sees    []backend.KVGroup // by cache: the positions that the layers see that read it
+	Places  []KVPlace         // by cache, where Spec.Groups are set (GroupKV); nil: all are in the blocks of one table
+	States  []int             // float32 numbers of each recurrent state of a sequence
+	Acts    []ActShape        // activation buffers; Act.Buf indexes them
+	Ropes   []Rope            // Heads.Rope indexes them
+	Windows []int             // every Attention.Window there is, once
 	Experts ExpertShape
 	Pieces  Pieces // what the network is made of besides what every decoder has
 	Spec    backend.Spec
@@ -312,6 +333,11 @@ const (
 	PieceEncoder                          // EmbedAdd, and rows whose vectors are reported
 	PieceHead                             // Head.Scale, Head.Softcap or a bias of the head
 	PieceHeadNorms                        // Heads with a norm other than RMSNorm with weights of queries and keys before the rotation
+	PieceLongRope                         // Rope.Long
+	PieceStreams                          // Norms that are Weighted, Above or Matched
+	PieceSelect                           // Select
+	PieceBoundedDecay                     // Delta.Lower
+	PieceGroups                           // Spec.Groups
 	pieceEnd
 )
 
@@ -319,7 +345,7 @@ const (
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
-	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads"}
+	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams", "attention to chosen positions", "the delta rule with a bounded decay", "KV blocks by groups of layers"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {
@@ -386,7 +412,7 @@ type Device interface {
 	// Begin starts the forward pass of a step. On a device with Spec.Depth 2 the operations
 	// of the step before may still be running.
 	Begin(*backend.Batch)
-	// Embed writes row Tokens[t] of w, times scale, to row t of dst.
+	// Embed writes row Tokens[t] of w, times scale, to row t of dst. A token that w has no row for has its row 0.
 	Embed(dst Act, w Weight, scale float32)
 	// EmbedAdd adds a row of w to row t of dst: row offset + Pos[t], or offset + Types[t].
 	EmbedAdd(dst Act, w Weight, by Index, offset int)
@@ -429,6 +455,10 @@ type Device interface {
 	// k is [T, KVHeads*KeyDim] and v [T, KVHeads*ValueDim]; k and v may be the same view. If
 	// their Width is 0, only q is changed, for a layer that reads another layer's cache.
 	StoreKV(kv int, q, k, v Act, h Heads)
+	// Select chooses for each token, of the positions that it sees, its own included, those that s says, by q,
+	// [T, heads*KeyDim], weights, [T, heads], and the keys in cache number kv, which has one KV head. Those with equal sums
+	// are chosen in ascending order. The choice is good until the next one of the step.
+	Select(q, weights Act, kv int, s Selection)
 	// Attend writes softmax(scale*q·K)·V of the positions that a token sees, its own
 	// included, over its sequence's blocks in cache number kv; dst is [T, Heads*ValueDim]. It
 	// sees every StoreKV of that cache in this step.

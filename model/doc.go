@@ -34,8 +34,14 @@
 // drawn are gathered, and only these are computed to the end; a step that draws no row stops
 // with what later steps read. testdata/order.txt lists the operations of two whole steps.
 //
-// A weight may be a part of a stored tensor: rows of a fused one, an expert of a stack, a matrix turned over
+// A weight may be a part of a stored tensor: rows of a fused one, an expert of a stack (also of a quantized one whose
+// codes and scales are stored by row), a matrix turned over
 // (view.go). Parts that follow each other share its bytes; others are copied while they are loaded.
+//
+// Gemma 3n has several residual streams, of which a layer computes one and corrects all (altup.go).
+//
+// With an indexer (DeepSeek V3.2), Select chooses the positions that latent attention sees, by keys in a cache of their
+// own; the CPU device still computes the scores of all, and leaves those out that were not chosen.
 //
 // Latent attention is computed in its absorbed form in prefill and decoding alike: queries are multiplied with
 // the part of kv_b_proj that makes keys, and the cache has the latent, as key and as value. Recurrent states
@@ -45,7 +51,9 @@
 // The config is read as transformers reads it, with the defaults of each family, and compared
 // with it in tests. Quantized checkpoints are read as package quantconfig says. What would
 // change the result silently is refused: an unknown activation, rotary embeddings whose angles depend on the sequence's length,
-// a tensor that is missing or not expected. With longrope, the context ends at the original length for that reason.
+// a tensor that is missing or not expected. LongRoPE has two sets of angles, for
+// sequences up to the original length and for longer ones: the caller says which a sequence is (backend.Batch.Long), and computes one
+// that has become long anew (package scheduler).
 //
 // # GGUF files
 //

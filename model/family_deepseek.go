@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
-// Networks with multi-head latent attention: DeepSeek V2 and V3 (and what has their architecture, like
+// Networks with multi-head latent attention: DeepSeek V2, V3 and V3.2 and GLM-5, which see chosen positions alone (and what has their architecture, like
 // Kimi K2 and Moonlight), GLM-4.7-Flash and Mistral Small 4, as transformers/models/{deepseek_v2,
-// deepseek_v3,glm4_moe_lite,mistral4} have them.
+// deepseek_v3,deepseek_v32,glm_moe_dsa,glm4_moe_lite,mistral4} have them.
 
 func init() {
 	recipes["DeepseekV2ForCausalLM"] = recipe{modelType: "deepseek_v2", read: deepseekV2}
 	recipes["DeepseekV3ForCausalLM"] = recipe{modelType: "deepseek_v3", read: deepseekV3}
+	recipes["DeepseekV32ForCausalLM"] = recipe{modelType: "deepseek_v32", read: deepseekV32}
+	recipes["GlmMoeDsaForCausalLM"] = recipe{modelType: "glm_moe_dsa", read: glmMoEDSA}
 	recipes["KimiK25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model."}
 	recipes["Glm4MoeLiteForCausalLM"] = recipe{modelType: "glm4_moe_lite", read: glm4MoELite}
 	recipes["Mistral4ForCausalLM"] = recipe{modelType: "mistral4", read: mistral4}
@@ -90,9 +92,14 @@ func (f *fields) sigmoidScores(e *ExpertsSpec) {
 
 // deepseekLayers are layers of which the first ones are dense.
 func (f *fields) deepseekLayers(m Mixer, e *ExpertsSpec, dense int) {
+	f.deepseekEach(func(int) Mixer { return m }, e, dense)
+}
+
+// deepseekEach is deepseekLayers with a mixer for each layer.
+func (f *fields) deepseekEach(mixer func(layer int) Mixer, e *ExpertsSpec, dense int) {
 	types := f.texts("mlp_layer_types")
 	f.layers(func(i int, l *Layer) {
-		l.InNorm, l.Mixers, l.FeedNorm = f.norm("input_layernorm"), []Mixer{m}, f.norm("post_attention_layernorm")
+		l.InNorm, l.Mixers, l.FeedNorm = f.norm("input_layernorm"), []Mixer{mixer(i)}, f.norm("post_attention_layernorm")
 		if types == nil && i < dense || types != nil && types[i] == "dense" {
 			l.Feeds = []Feed{f.mlp(f.Intermediate)}
 		} else {
@@ -143,4 +150,67 @@ func mistral4(f *fields) {
 	e.GroupBest2, e.Renorm, e.RenormAdd = true, f.bool("norm_topk_prob", true), 1e-20
 	f.deepseekLayers(m, &e, f.int("first_k_dense_replace", 0))
 	f.Network.Skip = slices.Compact(f.Network.Skip)
+}
+
+// sparse makes latent attention see chosen positions. full says of each layer whether it chooses by itself.
+func (f *fields) sparse(m LatentSpec, heads int, interleaved bool, e *ExpertsSpec, full []bool) {
+	if m.QRank < 1 {
+		f.bad("q_lora_rank %d leaves the indexer without queries", m.QRank)
+	}
+	m.Sparse = true
+	x := Indexer{Q: "self_attn.indexer.wq_b", K: "self_attn.indexer.wk", Weights: "self_attn.indexer.weights_proj",
+		KNorm: NormSpec{Name: "self_attn.indexer.k_norm", Kind: LayerNorm, Eps: 1e-6, Bias: true},
+		Heads: f.int("index_n_heads", heads), Dim: f.int("index_head_dim", 128), TopK: f.int("index_topk", 2048)}
+	if x.Heads < 1 || x.Dim < m.RopeDim || x.TopK < 1 {
+		f.bad("an indexer of %d heads of %d that chooses %d positions is none", x.Heads, x.Dim, x.TopK)
+	}
+	x.Rope = f.rope(m.RopeDim, ropeKind{interleaved: interleaved, whole: true})
+	f.deepseekEach(func(i int) Mixer {
+		own := m
+		if full == nil || full[i] {
+			own.Indexer = x
+		}
+		return own
+	}, e, f.int("first_k_dense_replace", 3))
+	f.skipMTP(1)
+}
+
+func deepseekV32(f *fields) {
+	f.usual(usual{maxPositions: 163840, eps: 1e-6})
+	m, e := f.latent(1536, 512, 128, 64, 128), f.deepseekExperts(256, 8, 2048)
+	f.sigmoidScores(&e)
+	f.sparse(m, 64, false, &e, nil)
+}
+
+func glmMoEDSA(f *fields) {
+	f.usual(usual{maxPositions: 202752, eps: 1e-5})
+	m, e := f.latent(2048, 512, 192, 64, 256), f.deepseekExperts(256, 8, 2048)
+	f.sigmoidScores(&e)
+	f.sparse(m, 32, true, &e, f.indexers())
+}
+
+// indexers says of each layer whether it has an indexer, in one of four ways.
+func (f *fields) indexers() []bool {
+	full := make([]bool, f.Layers)
+	types := f.texts("indexer_types")
+	pattern := f.text("index_topk_pattern", "")
+	every, offset := max(f.int("index_topk_freq", 1), 1), f.int("index_skip_topk_offset", 2)
+	if pattern != "" && len(pattern) < f.Layers {
+		f.bad("index_topk_pattern has %d letters for %d layers", len(pattern), f.Layers)
+		return full
+	}
+	for i := range full {
+		switch {
+		case types != nil:
+			full[i] = types[i] == "full"
+		case pattern != "":
+			full[i] = pattern[i] == 'F'
+		default:
+			full[i] = max(i-offset+1, 0)%every == 0
+		}
+	}
+	if len(full) > 0 && !full[0] {
+		f.bad("the first layer has no indexer, and none before it")
+	}
+	return full
 }

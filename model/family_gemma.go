@@ -9,6 +9,8 @@ func init() {
 	recipes["Gemma2ForCausalLM"] = recipe{modelType: "gemma2", read: gemma2}
 	recipes["Gemma3ForCausalLM"] = recipe{modelType: "gemma3_text", read: gemma3}
 	recipes["Gemma3ForConditionalGeneration"] = recipe{modelType: "gemma3", read: gemma3, prefix: "language_model.model."}
+	recipes["Gemma3nForCausalLM"] = recipe{modelType: "gemma3n_text", read: gemma3n}
+	recipes["Gemma3nForConditionalGeneration"] = recipe{modelType: "gemma3n", read: gemma3n, prefix: "model.language_model."}
 	recipes["Gemma4ForCausalLM"] = recipe{modelType: "gemma4_text", read: gemma4}
 	recipes["Gemma4ForConditionalGeneration"] = recipe{modelType: "gemma4", read: gemma4, prefix: "model.language_model."}
 	recipes["Gemma4UnifiedForConditionalGeneration"] = recipe{modelType: "gemma4_unified", read: gemma4, prefix: "model.language_model."}
@@ -93,6 +95,10 @@ func gemma4(f *fields) {
 	}
 	wide := f.rope(wideDim, ropeKind{layers: "full_attention", theta: 1_000_000})
 	first := f.Layers - f.int("num_kv_shared_layers", 0) // of those that share keys and values
+	if first < 0 || first > f.Layers {
+		f.bad("num_kv_shared_layers %d is not in [0, %d]", f.Layers-first, f.Layers)
+		return
+	}
 	if width := f.int("hidden_size_per_layer_input", 256); width > 0 {
 		f.gemmaPerLayer(width)
 	}
@@ -124,7 +130,7 @@ func gemma4(f *fields) {
 			l.Feeds = []Feed{dense, f.gemma4Experts()}
 		}
 	})
-	if first < f.Layers {
+	if f.err == nil && first < f.Layers {
 		f.skipShared(first)
 	}
 }

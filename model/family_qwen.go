@@ -113,8 +113,9 @@ func (f *fields) qwenHybrid(delta DeltaSpec, feed func(i int) Feed) {
 	delta.Norm, delta.GateBy, delta.O = f.norm("linear_attn.norm"), SiLU, "linear_attn.out_proj"
 	delta.KeyHeads, delta.ValueHeads = f.int("linear_num_key_heads", 16), f.int("linear_num_value_heads", 32)
 	delta.KeyDim, delta.ValueDim = f.int("linear_key_head_dim", 128), f.int("linear_value_head_dim", 128)
-	if delta.KeyHeads < 1 || delta.ValueHeads%max(delta.KeyHeads, 1) != 0 || delta.ConvWidth < 2 || delta.KeyDim < 1 || delta.ValueDim < 1 {
-		f.bad("%d value heads of linear attention are not a multiple of %d key heads, or its sizes are not positive", delta.ValueHeads, delta.KeyHeads)
+	const most = 1 << 12 // of heads, each of which is described
+	if delta.KeyHeads < 1 || delta.ValueHeads < 1 || delta.ValueHeads > most || delta.ValueHeads%max(delta.KeyHeads, 1) != 0 || delta.ConvWidth < 2 || delta.KeyDim < 1 || delta.ValueDim < 1 {
+		f.bad("%d value heads of linear attention are not a multiple of %d key heads or more than %d, or its sizes are not positive", delta.ValueHeads, delta.KeyHeads, most)
 	}
 	f.layers(func(i int, l *Layer) {
 		l.InNorm, l.FeedNorm = f.norm1("input_layernorm"), f.norm1("post_attention_layernorm")

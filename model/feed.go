@@ -18,7 +18,8 @@ type mlp struct {
 	mid           rows
 	gateScale     float32
 	outScale      float32
-	apart         bool // gate and up are a plain product, and what follows it are operations of their own
+	apart         bool  // gate and up are a plain product, and what follows it are operations of their own
+	above         *Norm // of the gate, what is not among the greatest; nil: all is
 }
 
 func (s MLPSpec) feed(b *builder, l *Layer) feed { return s.build(b, l, b.c.Hidden) }
@@ -31,7 +32,11 @@ func (s *MLPSpec) build(b *builder, l *Layer, d int) *mlp {
 		m.normedIn = b.act("normed", d, factorBuf)
 	}
 	m.mid = b.act("mid", s.Inner, factorBuf)
-	m.apart = m.gateScale != 1
+	m.apart = m.gateScale != 1 || s.Sparsity > 0
+	if s.Sparsity > 0 {
+		m.above = &Norm{Kind: Above, W: NoWeight, B: NoWeight, Cut: float32(math.Sqrt2 * math.Erfinv(2*float64(s.Sparsity)-1))}
+		b.needs(PieceStreams, true)
+	}
 	switch {
 	case s.Gate == "" && s.GateUp == "":
 		b.linear(&m.up, Linear, l.At, d, s.Bias, part{s.Up, s.Inner})
@@ -97,7 +102,10 @@ func (m *mlp) inner(p *pass, in rows) {
 		p.Activate(p.of(m.mid), p.of(m.mid), m.act)
 	case m.apart:
 		p.MatMul(p.of(m.both), m.gateUp, p.of(in))
-		p.Scale(p.of(m.gate), p.of(m.gate), m.gateScale)
+		if m.gateScale != 1 {
+			p.Scale(p.of(m.gate), p.of(m.gate), m.gateScale)
+		}
+		p.normed(m.gate, m.gate, m.above)
 		p.Gate(p.of(m.mid), p.of(m.upper), p.of(m.gate), m.act)
 	default:
 		p.MatMulGate(p.of(m.mid), m.gateUp, p.of(in), p.of(m.both), m.act)
@@ -355,11 +363,17 @@ func (m *perLayer) begin(p *pass) {
 func (m *perLayer) add(p *pass, layer int) {
 	n := p.n
 	p.Scale(p.of(n.h), p.of(n.x), 1)
+	m.part(p, layer)
+	p.Add(p.of(n.x), p.of(n.y), 1)
+}
+
+// part writes a layer's part, which it makes of the decoder's h, to y.
+func (m *perLayer) part(p *pass, layer int) {
+	n := p.n
 	p.MatMul(p.of(m.mid), m.gates[layer], p.of(n.h))
 	p.Gate(p.of(m.mid), p.of(m.in).Cols(layer*m.width, m.width), p.of(m.mid), m.act)
 	p.MatMul(p.of(n.y), m.outs[layer], p.of(m.mid))
 	p.normed(n.y, n.y, m.outNorms[layer])
-	p.Add(p.of(n.x), p.of(n.y), 1)
 }
 
 // xielu reads the parameters of XIELU (Huang and Schlag, "Deriving Activation Functions Using
@@ -376,7 +390,8 @@ func (b *builder) xielu(a *Activation, prefix string) {
 		b.params = append(b.params, parameter{rows: []stored{{prefix + p.name, shape, view{}}}, value: p.into})
 	}
 	b.after = append(b.after, func() {
-		softplus := func(x float32) float32 { return float32(math.Log1p(math.Exp(float64(x)))) }
-		a.Alpha, a.Beta = softplus(a.Alpha), a.Limit+softplus(a.Beta)
+		a.Alpha, a.Beta = float32(softplus(float64(a.Alpha))), a.Limit+float32(softplus(float64(a.Beta)))
 	})
 }
+
+func softplus(x float64) float64 { return math.Log1p(math.Exp(x)) }

@@ -159,7 +159,10 @@ func (f *fields) usual(d usual) {
 	f.MaxSeqTokens = f.int("max_position_embeddings", d.maxPositions)
 	f.NormEps = f.float32(cmp.Or(d.epsName, "rms_norm_eps"), d.eps)
 	f.TiedHead = f.bool("tie_word_embeddings", d.tied)
-	f.Intermediate = f.int(cmp.Or(d.inner, "intermediate_size"), 0)
+	inner := cmp.Or(d.inner, "intermediate_size")
+	if v, ok := f.member(inner); ok && v.Kind() != jsontext.Array { // else there is one for each layer
+		f.Intermediate = f.int(inner, 0)
+	}
 	f.EOS = get[tokenIDs](f, "eos_token_id", nil)
 	if f.HeadDim = f.int("head_dim", d.headDim); f.HeadDim == 0 && f.Heads > 0 {
 		f.HeadDim = f.Hidden / f.Heads
@@ -317,7 +320,7 @@ func (n *Network) check(c *Config) error {
 
 // checkExperts refuses sizes of experts that make no network.
 func (f *fields) checkExperts(e *ExpertsSpec) {
-	const most = 1 << 12
+	const most, mostGroups = 1 << 12, 64 // a device has a bit for each group
 	switch {
 	case f.err != nil:
 	case e.Experts < 1 || e.Experts > most:
@@ -326,7 +329,7 @@ func (f *fields) checkExperts(e *ExpertsSpec) {
 		f.bad("%d experts per token are not in [1, %d]", e.TopK, e.Experts)
 	case e.Inner < 1:
 		f.bad("the intermediate size of experts is %d", e.Inner)
-	case e.Groups > 0 && (e.Experts%e.Groups != 0 || e.TopGroups < 1 || e.TopGroups > e.Groups):
+	case e.Groups > 0 && (e.Experts%e.Groups != 0 || e.Groups > mostGroups || e.TopGroups < 1 || e.TopGroups > e.Groups):
 		f.bad("%d of %d groups of %d experts", e.TopGroups, e.Groups, e.Experts)
 	}
 }

@@ -133,33 +133,40 @@ func (f *fields) table(r *rawRope, p ropeParameters, dim int, part float64) Rope
 	return table
 }
 
-// longrope is the table for sequences up to the original length (Ding et al., "LongRoPE", 2024;
-// transformers, _compute_longrope_parameters). Longer ones would need another table from their
-// first token on, so that they are not possible.
+// longrope are the tables of short and of long sequences (Ding et al., "LongRoPE", 2024; transformers,
+// _compute_longrope_parameters and dynamic_rope_update): one that is longer than the original length is rotated by
+// other factors from its first token on. The scales are those of Phi-3.5-MoE, if they are given.
 func (f *fields) longrope(r *rawRope, p *ropeParameters, theta float64, rotated int) Rope {
 	original, err := r.originalLength(p, f.MaxSeqTokens)
 	if err != nil {
 		f.err = err
 		return Rope{}
 	}
-	table := Rope{InvFreq: inverseFrequencies(theta, rotated), Scale: 1}
-	if len(p.ShortFactor) != len(table.InvFreq) {
-		f.bad("short_factor of rope type longrope has %d numbers for %d frequencies", len(p.ShortFactor), len(table.InvFreq))
-		return Rope{}
-	}
-	for i, by := range p.ShortFactor {
-		if !(by > 0) {
-			f.bad("short_factor %v of rope type longrope is not positive", by)
-			return Rope{}
+	frequencies := func(name string, factors []float64) []float32 {
+		table := inverseFrequencies(theta, rotated)
+		if len(factors) != len(table) {
+			f.bad("%s of rope type longrope has %d numbers for %d frequencies", name, len(factors), len(table))
+			return nil
 		}
-		table.InvFreq[i] = 1 / (float32(by) * powers(theta, rotated, i))
+		for i, by := range factors {
+			if !(by > 0) {
+				f.bad("%s %v of rope type longrope is not positive", name, by)
+				return nil
+			}
+			table[i] = 1 / (float32(by) * powers(theta, rotated, i))
+		}
+		return table
 	}
 	factor := or(p.Factor, float64(f.MaxSeqTokens)/original)
 	scale := 1.0
 	if factor > 1 {
 		scale = math.Sqrt(1 + math.Log(factor)/math.Log(original))
 	}
-	table.Scale = float32(or(p.AttentionFactor, scale))
-	f.MaxSeqTokens = min(f.MaxSeqTokens, int(original))
+	scale = or(p.AttentionFactor, scale)
+	table := Rope{InvFreq: frequencies("short_factor", p.ShortFactor), Scale: float32(or(p.ShortScale, scale))}
+	if int(original) < f.MaxSeqTokens {
+		table.Long, table.LongScale = frequencies("long_factor", p.LongFactor), float32(or(p.LongScale, scale))
+		f.Network.LongAfter = int(original)
+	}
 	return table
 }

@@ -38,6 +38,7 @@ var ggufWithoutEffect = []string{
 	"rope.scaling.finetuned",       // a remark
 	"attention.layer_norm_epsilon", // of a norm that these networks do not have
 	"pooling_type",                 // for embeddings of texts
+	"rope.dimension_sections",      // axes of positions, which are the same for text
 	// Of layers with a window in networks that have layers without one, too.
 	"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa", "rope.freq_base_swa",
 }
@@ -74,11 +75,11 @@ func newGGUFModel(path string, f *gguf.File) (*ggufModel, error) {
 		}
 	}
 	for name := range ggufRecipes {
-		if name != "llama" { // which is listed
+		if name != "llama" && name != "mistral3" { // which are listed
 			known = append(known, name)
 		}
 	}
-	if r, ok := ggufRecipes[g.arch]; ok && (g.name == "" || g.int("expert_count") > 0) {
+	if r, ok := ggufRecipes[g.arch]; ok && (g.name == "" || g.int("expert_count") > 0 || g.arch == "mistral3" && g.positive("attention.temperature_scale") != nil) {
 		g.name, g.recipe = r.arch, &r
 	}
 	if g.name == "" {
@@ -126,6 +127,29 @@ func (g *ggufModel) int(key string) int {
 	}
 	g.wrong(key, err)
 	return int(min(max(n, -1), math.MaxInt32))
+}
+
+// greatest is the greatest number of a key's list with one for each layer, or its only one.
+func (g *ggufModel) greatest(key string) int {
+	if list := g.list(key); len(list) > 0 {
+		return slices.Max(list)
+	}
+	return g.int(key)
+}
+
+// list has the numbers of a key for each layer; nil: there is one for all, or none.
+func (g *ggufModel) list(key string) []int {
+	v, ok := g.value(key)
+	if !ok {
+		return nil
+	}
+	var list []int
+	if numbers, err := v.Ints(); err == nil {
+		for _, n := range numbers {
+			list = append(list, int(n))
+		}
+	}
+	return list
 }
 
 // float is the number of a key; nil if it is missing.
@@ -250,7 +274,9 @@ func (g *ggufModel) rope() rawRope {
 		MScaleAllDim:    g.positive("rope.scaling.yarn_log_multiplier"),
 	}
 	g.neutral("rope.scaling.yarn_ext_factor", -1, 1)
-	g.neutral("rope.scaling.attn_factor", 1)
+	if !g.hasAny(shortFactors) {
+		g.neutral("rope.scaling.attn_factor", 1)
+	}
 	if kind == "" && factor != nil {
 		kind = "linear"
 	}
@@ -300,7 +326,11 @@ func (g *ggufModel) scaleRope(c *Config) error {
 	return nil
 }
 
-const ropeFactors = "rope_freqs.weight"
+const (
+	ropeFactors  = "rope_freqs.weight"
+	longFactors  = "rope_factors_long.weight" // of LongRoPE
+	shortFactors = "rope_factors_short.weight"
+)
 
 // ends are the tokens that end a sequence. One that is not in the vocabulary is passed over, as in
 // llama.cpp: it can never be drawn.

@@ -1,44 +1,216 @@
 package model_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"weir/device/cpu"
+	"weir/internal/testkit"
 	"weir/model"
+	"weir/weights"
 )
 
-// TestGGUFFamilies: what llama.cpp's converter makes of a family's checkpoint gives the logits of the
-// checkpoint. The converter leaves out some attention windows, so that these are taken out of the checkpoint, too.
-func TestGGUFFamilies(t *testing.T) {
-	files, err := filepath.Glob("testdata/gguf-families/*.gguf")
+// convertedFamily describes the GGUF file that llama.cpp's converter makes of a family's checkpoint, as
+// tools/golden/gguf_families.py has found it out.
+type convertedFamily struct {
+	Keys    [][3]json.RawMessage // name, type, value
+	Tensors []convertedTensor
+	SHA256  string // of the numbers of all tensors, as the converter wrote them
+}
+
+type convertedTensor struct {
+	Name  string
+	Shape []uint64 // innermost first
+	Data  string   // the numbers as they are, in hexadecimal; "": the parts have them
+	Parts []convertedPart
+	Plus  float32 // a summand on each number
+}
+
+// convertedPart are numbers of a tensor of the checkpoint: all, or those of the loops, which each have a
+// count and a stride.
+type convertedPart struct {
+	From  string
+	At    int
+	Loops [][2]int
+	Times *float32
+}
+
+func readConverted(t testing.TB, name string) (c convertedFamily) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata/gguf-families", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// file makes the file, whose tensors are float32.
+func (c *convertedFamily) file(t testing.TB, name string) *testkit.GGUF {
+	t.Helper()
+	g := &testkit.GGUF{}
+	for _, k := range c.Keys {
+		var key string
+		if err := json.Unmarshal(k[0], &key); err != nil {
+			t.Fatal(err)
+		}
+		g.Keys = append(g.Keys, testkit.GGUFKey{Key: key, Value: convertedValue(t, k[1], k[2])})
+	}
+	checkpoint, err := weights.OpenFS(os.DirFS(filepath.Join("testdata/families", name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checkpoint.Close()
+	hash := sha256.New()
+	for i := range c.Tensors {
+		d := &c.Tensors[i]
+		data, err := d.numbers(checkpoint)
+		if err != nil {
+			t.Fatalf("%s: %v", d.Name, err)
+		}
+		hash.Write(data)
+		g.Tensors = append(g.Tensors, testkit.GGUFTensor{Name: d.Name, Shape: d.Shape, Data: data})
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); got != c.SHA256 {
+		t.Fatalf("the numbers have the hash %s, and those of the converter's file %s", got, c.SHA256)
+	}
+	return g
+}
+
+// numbers are the tensor's numbers as float32.
+func (d *convertedTensor) numbers(c *weights.Checkpoint) ([]byte, error) {
+	if d.Data != "" {
+		return hex.DecodeString(d.Data)
+	}
+	var out []byte
+	for _, p := range d.Parts {
+		t, ok := c.Tensor(p.From)
+		if !ok {
+			return nil, fmt.Errorf("there is no %s", p.From)
+		}
+		x := make([]float32, t.Len())
+		t.Shape = []int{len(x)}
+		t.Widen(x, 0, 0)
+		if p.Loops == nil {
+			p.Loops = [][2]int{{len(x), 1}}
+		}
+		p.each(p.At, p.Loops, func(at int) {
+			f := x[at]
+			if p.Times != nil {
+				f *= *p.Times
+			}
+			f += d.Plus
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f))
+		})
+	}
+	return out, nil
+}
+
+func (p *convertedPart) each(at int, loops [][2]int, do func(at int)) {
+	if len(loops) == 0 {
+		do(at)
+		return
+	}
+	for i := range loops[0][0] {
+		p.each(at+i*loops[0][1], loops[1:], do)
+	}
+}
+
+// convertedValue is a value of the metadata.
+func convertedValue(t testing.TB, kind, value json.RawMessage) any {
+	t.Helper()
+	into := map[string]any{`"string"`: new(string), `"uint32"`: new(uint32), `"int32"`: new(int32), `"float32"`: new(float32), `"bool"`: new(bool),
+		`"array string"`: new([]string), `"array uint32"`: new([]uint32), `"array int32"`: new([]int32), `"array float32"`: new([]float32), `"array bool"`: new([]bool)}[string(kind)]
+	if err := json.Unmarshal(value, into); err != nil {
+		t.Fatalf("%s of type %s: %v", value, kind, err)
+	}
+	switch v := into.(type) {
+	case *string:
+		return *v
+	case *uint32:
+		return *v
+	case *int32:
+		return *v
+	case *float32:
+		return *v
+	case *bool:
+		return *v
+	case *[]string:
+		return *v
+	case *[]uint32:
+		return *v
+	case *[]int32:
+		return *v
+	case *[]float32:
+		return *v
+	case *[]bool:
+		return *v
+	}
+	t.Fatalf("the type %s is not known", kind)
+	return nil
+}
+
+// convertedNames are the families that the converter knows.
+func convertedNames(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/gguf-families/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatal("there are no files", err)
 	}
+	var names []string
 	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".gguf")
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".json"))
+	}
+	return names
+}
+
+func openBytes(t testing.TB, file []byte) *model.Model {
+	t.Helper()
+	m, err := model.OpenGGUF(fstest.MapFS{"m.gguf": &fstest.MapFile{Data: file}}, "m.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// TestGGUFFamilies: what llama.cpp's converter makes of a family's checkpoint gives the logits of the
+// checkpoint. The converter leaves out some things, so that these are taken out of the checkpoint, too.
+func TestGGUFFamilies(t *testing.T) {
+	for _, name := range convertedNames(t) {
 		t.Run(name, func(t *testing.T) {
-			g := readFamily(t, name)
+			g, c := readFamily(t, name), readConverted(t, name)
+			file := c.file(t, name).Bytes()
 			logits := func(m *model.Model) [][]float32 {
 				h := newHarness(t, m, newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128, MaxTokens: 128}, 1)
 				return h.step(chunk{&sequence{tokens: g.Prompt}, len(g.Prompt), positions(0, len(g.Prompt))})
 			}
-			want := logits(openModel(t, asConverted(t, name)))
-			m, err := model.Open(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { m.Close() })
-			for i, row := range logits(m) {
+			checkpoint, edited := asConverted(t, name)
+			want := logits(openModel(t, checkpoint))
+			got := logits(openBytes(t, file))
+			for i, row := range got {
 				for v, got := range row {
 					if diff := math.Abs(float64(got - want[i][v])); !(diff <= 1e-3) {
 						t.Fatalf("position %d, logit %d: %v instead of %v", i, v, got, want[i][v])
+					}
+				}
+				if !edited && i+1 < len(got) {
+					if got, want := logprob(row, g.Prompt[i+1]), g.PromptLogprobs[i]; !(math.Abs(got-want) <= familyTolerance) {
+						t.Fatalf("position %d: %v, and transformers %v", i, got, want)
 					}
 				}
 			}
@@ -46,9 +218,102 @@ func TestGGUFFamilies(t *testing.T) {
 	}
 }
 
+// TestGGUFFamiliesRefused: what a family cannot do, or what a file lacks, is refused with a sentence.
+func TestGGUFFamiliesRefused(t *testing.T) {
+	set := func(key string, value any) func(*testkit.GGUF) {
+		return func(g *testkit.GGUF) { g.Set(key, value) }
+	}
+	drop := func(tensor string) func(*testkit.GGUF) {
+		return func(g *testkit.GGUF) {
+			g.Tensors = slices.DeleteFunc(g.Tensors, func(t testkit.GGUFTensor) bool { return t.Name == tensor })
+		}
+	}
+	edit := func(tensor string, data ...byte) func(*testkit.GGUF) {
+		return func(g *testkit.GGUF) {
+			i := slices.IndexFunc(g.Tensors, func(t testkit.GGUFTensor) bool { return t.Name == tensor })
+			copy(g.Tensors[i].Data, data)
+		}
+	}
+	for _, c := range []struct {
+		family string
+		change func(*testkit.GGUF)
+		want   string
+	}{
+		{"mimo_v2_flash", set("mimo2.attention.head_count_kv", []int32{1, 4, 4, 1, 2, 2, 2}), "the key mimo2.attention.head_count_kv is 1, and 4 in layers with a window (supported: twice as many)"},
+		{"mimo_v2_flash", set("mimo2.attention.head_count_kv", []int32{1, 2, 2, 2, 2, 2, 2}), "the key mimo2.attention.head_count_kv differs between layers of one kind, from 1 to 2"},
+		{"lfm2_moe", set("lfm2moe.expert_gating_func", uint32(1)), "the key lfm2moe.expert_gating_func is 1 (supported: 2)"},
+		{"gemma4", drop("rope_freqs.weight"), "the key gemma4.rope.freq_base has no factors: the tensor rope_freqs.weight is missing"},
+		{"gemma4", edit("rope_freqs.weight", 0, 0, 0, 0x80), "factor 0 of the tensor rope_freqs.weight is -0, not a positive number"},
+		{"apertus", set("xielu.beta", []float32{1}), "the key xielu.beta has no number for layer 1"},
+		{"phi3", edit("rope_factors_short.weight", 0, 0, 0x80, 0x7f), "factor 0 of the tensor rope_factors_short.weight is +Inf, not a positive number"},
+		{"qwen3_5", set("qwen35.ssm.time_step_rank", uint32(3)), "3 value heads of linear attention are not a multiple of 2 key heads"},
+		{"qwen3_5", set("qwen35.ssm.time_step_rank", uint32(1<<20)), "value heads of linear attention"},
+		{"qwen3_5", drop("blk.0.ssm_alpha.weight"), "missing: blk.0.ssm_alpha.weight"},
+		{"granitemoehybrid", set("granitehybrid.rope.scaling.finetuned", uint8(1)), "the key granitehybrid.rope.scaling.finetuned is 1 (uint8), not a truth value"},
+		{"ministral3", set("mistral3.attention.temperature_length", uint32(8)), "the key mistral3.attention.temperature_length is 8, and what it would change is not known here"},
+	} {
+		d := readConverted(t, c.family)
+		g := d.file(t, c.family)
+		c.change(g)
+		m, err := model.OpenGGUF(fstest.MapFS{"x": {Data: g.Bytes()}}, "x")
+		if err == nil {
+			m.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, which does not say %q", c.family, err, c.want)
+		}
+	}
+}
+
+// TestGGUFFamiliesDamaged: whatever a key says the file is opened, or refused with one line; and a file that lacks a
+// tensor is refused, but for those without which it is a file of another network.
+func TestGGUFFamiliesDamaged(t *testing.T) {
+	if underRace {
+		t.Skip("there is one goroutine")
+	}
+	optional := []string{"output.weight", "output.bias", "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}
+	turn := 0
+	for _, name := range convertedNames(t) {
+		d := readConverted(t, name)
+		whole := d.file(t, name)
+		try := func(what string, g *testkit.GGUF) (opened bool) {
+			m, err := model.OpenGGUF(fstest.MapFS{"x": {Data: g.Bytes()}}, "x")
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+			if err == nil {
+				m.Close()
+			}
+			return err == nil
+		}
+		values := []any{uint32(0), uint32(1), int32(-1), uint32(1 << 20), float32(math.Inf(1)), "x", []int32{7}, []bool{true}, []float32{}}
+		for i, k := range whole.Keys {
+			v := values[turn%len(values)] // another one with each key, since there are many
+			turn++
+			g := *whole
+			g.Keys = slices.Clone(g.Keys)
+			g.Keys[i].Value = v
+			try(fmt.Sprintf("%s %v", k.Key, v), &g)
+		}
+		seen := map[string]bool{}
+		for i, tensor := range whole.Tensors {
+			kind := strings.TrimLeft(strings.TrimPrefix(tensor.Name, "blk."), "0123456789")
+			if seen[kind] {
+				continue
+			}
+			seen[kind] = true
+			g := *whole
+			g.Tensors = slices.Delete(slices.Clone(g.Tensors), i, i+1)
+			if try("without "+tensor.Name, &g) && !slices.Contains(optional, tensor.Name) && !strings.Contains(tensor.Name, ".nextn.") && !strings.HasSuffix(tensor.Name, ".bias") {
+				t.Errorf("%s without %s is opened", name, tensor.Name)
+			}
+		}
+	}
+}
+
 // asConverted is the checkpoint of a family, with what the converter leaves out of its config.json
 // as llama.cpp takes it to be.
-func asConverted(t *testing.T, name string) fs.FS {
+func asConverted(t *testing.T, name string) (_ fs.FS, edited bool) {
 	t.Helper()
 	fsys := fstest.MapFS{}
 	for _, n := range []string{"config.json", "model.safetensors"} {
@@ -73,11 +338,22 @@ func asConverted(t *testing.T, name string) fs.FS {
 		doc["layer_types"] = []string{"sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention"}
 	case "gpt_oss": // and this always
 		doc["swiglu_limit"] = 7.0
+	case "llama4": // and these
+		doc["attn_scale"], doc["floor_scale"], doc["attention_chunk_size"] = 0.1, 8192, 8192
+	case "mistral4":
+		delete(doc["rope_parameters"].(map[string]any), "llama_4_scaling_beta")
+	case "phimoe":
+		delete(doc, "router_jitter_noise")
+	default:
+		return fsys, false
 	}
 	b, err := json.Marshal(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if bytes.Equal(b, fsys["config.json"].Data) {
+		t.Fatal("nothing was changed")
+	}
 	fsys["config.json"] = &fstest.MapFile{Data: b}
-	return fsys
+	return fsys, true
 }

@@ -20,18 +20,22 @@ type ggufRecipe struct {
 	names    map[string]string                         // of tensors of layers: with the kind (.weight) or without
 	whole    map[string]string                         // of other tensors, with the kind
 	pairs    bool                                      // the rows of heads of queries and keys take turns
-	describe func(n *Network)                          // what the description has in another way
+	lists    bool                                      // keys may have a number for each layer, at which fields looks
+	describe func(g *ggufModel, n *Network)            // what the description has in another way
+	// parts makes tensors of one, after it got its name; nil: there is nothing to do.
+	parts func(t weights.Tensor) []weights.Tensor
 }
 
 // ggufExperts are the names of experts in a description of a network in a GGUF file, and of their
 // tensors there.
 var ggufExperts = map[string]string{
-	"ffn_gate_exps.weight": "experts.gate",
-	"ffn_up_exps.weight":   "experts.up",
-	"ffn_down_exps.weight": "experts.down",
-	"ffn_gate_exps.bias":   "experts.gate_bias",
-	"ffn_up_exps.bias":     "experts.up_bias",
-	"ffn_down_exps.bias":   "experts.down_bias",
+	"ffn_gate_exps.weight":    "experts.gate",
+	"ffn_up_exps.weight":      "experts.up",
+	"ffn_down_exps.weight":    "experts.down",
+	"ffn_gate_up_exps.weight": "experts.gate_up",
+	"ffn_gate_exps.bias":      "experts.gate_bias",
+	"ffn_up_exps.bias":        "experts.up_bias",
+	"ffn_down_exps.bias":      "experts.down_bias",
 }
 
 // shared are the names of a shared expert, and of the router.
@@ -78,21 +82,15 @@ var ggufRecipes = map[string]ggufRecipe{
 	}},
 	"seed_oss": {arch: "SeedOssForCausalLM", names: map[string]string{"post_attention_norm": "post_attention_layernorm"}},
 	"smollm3":  {arch: "SmolLM3ForCausalLM", pairs: true},
-	"olmo2":    {arch: "Olmo2ForCausalLM", names: postNames},
+	"olmo2":    {arch: "Olmo2ForCausalLM", names: postNames, fields: olmoFields},
 	"exaone4": {arch: "Exaone4ForCausalLM", names: postNames, fields: func(g *ggufModel, f map[string]any) {
-		if v, ok := g.value("attention.sliding_window_pattern"); ok {
-			var types []string
-			list, err := v.Bools()
-			g.wrong("attention.sliding_window_pattern", err)
-			for _, local := range list {
-				types = append(types, map[bool]string{true: "sliding_attention", false: "full_attention"}[local])
-			}
+		if types := g.windowTypes(f); types != nil {
 			f["layer_types"] = types
 		}
 	}},
 	"glm4": {arch: "Glm4ForCausalLM", names: map[string]string{"ffn_up": "mlp.gate_up_proj", "post_ffw_norm": "post_mlp_layernorm", "post_attention_norm": "post_self_attn_layernorm"},
 		fields: func(_ *ggufModel, f map[string]any) { f["attention_bias"] = false }},
-	"phi3": {arch: "Phi3ForCausalLM", names: map[string]string{"ffn_up": "mlp.gate_up_proj", "attn_qkv": "self_attn.qkv_proj"}},
+	"phi3": {arch: "Phi3ForCausalLM", fields: phiFields, names: map[string]string{"ffn_up": "mlp.gate_up_proj", "attn_qkv": "self_attn.qkv_proj"}},
 	"starcoder2": {arch: "Starcoder2ForCausalLM", names: map[string]string{"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}, whole: map[string]string{"output_norm.bias": "model.norm.bias"},
 		fields: func(g *ggufModel, f map[string]any) { f["norm_epsilon"] = g.float("attention.layer_norm_epsilon") }},
 	"granite":    {arch: "GraniteForCausalLM", pairs: true, fields: graniteFields},
@@ -127,6 +125,12 @@ func graniteFields(g *ggufModel, f map[string]any) {
 		if x := g.float(key); x != nil {
 			f[field] = *x
 		}
+	}
+	for _, key := range []string{"ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.inner_size", "ssm.time_step_rank"} {
+		g.int(key) // which is written for Granite 4 without Mamba layers, too
+	}
+	if !g.in("ffn_up_shexp.weight") {
+		g.int("expert_shared_feed_forward_length")
 	}
 }
 
@@ -167,18 +171,7 @@ func (g *ggufModel) deepseekFields(f map[string]any) {
 		}
 	}
 	g.int("leading_dense_block_count")
-	layers, _ := f["num_hidden_layers"].(int)
-	layers -= g.int("nextn_predict_layers")
-	f["num_hidden_layers"] = layers
-	var types []string
-	for i := range min(layers, maxLayers) {
-		kind := "dense"
-		if g.hasAny(fmt.Sprintf("blk.%d.ffn_gate_exps.weight", i)) {
-			kind = "sparse"
-		}
-		types = append(types, kind)
-	}
-	f["mlp_layer_types"] = types
+	f["mlp_layer_types"] = g.feedTypes(f)
 }
 
 // latentFields translates the keys about latent attention.
@@ -217,7 +210,7 @@ func (n *Network) latentApart() {
 }
 
 // withOnes says that norms are stored with the 1 that is added to them.
-func withOnes(n *Network) {
+func withOnes(_ *ggufModel, n *Network) {
 	n.Final.PlusOne = false
 	for i := range n.Layers {
 		l := &n.Layers[i]
@@ -241,8 +234,12 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 	}
 	_, head := g.tensors["output.weight"]
 	f := map[string]any{"vocab_size": embed.Shape[0], "tie_word_embeddings": !head, "eos_token_id": []int32(g.ends(embed.Shape[0]))}
+	read := g.int
+	if r.lists {
+		read = g.greatest
+	}
 	for key, fields := range ggufRecipeInts {
-		if n := g.int(key); n != 0 {
+		if n := read(key); n != 0 {
 			for _, field := range fields {
 				f[field] = n
 			}
@@ -250,6 +247,14 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 	}
 	if eps := g.float("attention.layer_norm_rms_epsilon"); eps != nil {
 		f["rms_norm_eps"] = *eps
+	}
+	if more := g.int("nextn_predict_layers"); more > 0 {
+		layers, _ := f["num_hidden_layers"].(int)
+		f["num_hidden_layers"] = layers - more // the others predict several tokens at a time
+	}
+	if heads, _ := f["num_attention_heads"].(int); f["head_dim"] == nil && heads > 0 {
+		hidden, _ := f["hidden_size"].(int)
+		f["head_dim"] = hidden / heads
 	}
 	g.recipeRope(f)
 	if r.fields != nil {
@@ -270,14 +275,15 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c.Network.expertsApart()
-	if g.hasAny("blk.0.attn_k_b.weight") {
+	g.expertsApart(&c.Network)
+	c.Network.decaysStored()
+	if slices.ContainsFunc(g.order, func(name string) bool { return strings.HasSuffix(name, ".attn_k_b.weight") }) {
 		c.Network.latentApart()
 	}
 	if r.describe != nil {
-		r.describe(&c.Network)
+		r.describe(g, &c.Network)
 	}
-	return c, nil
+	return c, g.err
 }
 
 // ggufRecipeInts are keys of GGUF files, and the fields of config.json that say the same in one family
@@ -306,7 +312,7 @@ func (g *ggufModel) recipeRope(f map[string]any) {
 	if s := r.RopeScaling; s != nil {
 		p["rope_type"] = s.RopeType
 		for name, x := range map[string]*float64{"factor": s.Factor, "original_max_position_embeddings": s.OriginalMax, "beta_fast": s.BetaFast, "beta_slow": s.BetaSlow,
-			"attention_factor": s.AttentionFactor} {
+			"attention_factor": s.AttentionFactor, "mscale": s.MScale, "mscale_all_dim": s.MScaleAllDim} {
 			if x != nil {
 				p[name] = *x
 			}
@@ -314,11 +320,6 @@ func (g *ggufModel) recipeRope(f map[string]any) {
 		p["truncate"] = g.arch != "gpt-oss"
 	}
 	head, _ := f["head_dim"].(int)
-	if head == 0 {
-		hidden, _ := f["hidden_size"].(int)
-		heads, _ := f["num_attention_heads"].(int)
-		head = hidden / max(heads, 1)
-	}
 	if n := g.int("rope.dimension_count"); n > 0 && head > 0 && n != head {
 		p["partial_rotary_factor"] = float64(n) / float64(head)
 	}
@@ -326,7 +327,7 @@ func (g *ggufModel) recipeRope(f map[string]any) {
 }
 
 // expertsApart makes the experts of all layers those of a GGUF file.
-func (n *Network) expertsApart() {
+func (g *ggufModel) expertsApart(n *Network) {
 	for i := range n.Layers {
 		for k, f := range n.Layers[i].Feeds {
 			if e, ok := f.(ExpertsSpec); ok {
@@ -334,6 +335,9 @@ func (n *Network) expertsApart() {
 				e.Gate, e.Up, e.DownAll = "experts.gate", "experts.up", "experts.down"
 				if e.Plain {
 					e.Gate = ""
+				}
+				if g.hasAny(fmt.Sprintf("blk.%d.ffn_gate_up_exps.weight", i)) {
+					e.Layout, e.GateUp = Stacked, "experts.gate_up"
 				}
 				n.Layers[i].Feeds[k] = e
 			}
@@ -346,11 +350,16 @@ func (g *ggufModel) recipeTensors(r ggufRecipe, c *Config) ([]weights.Tensor, er
 	var all []weights.Tensor
 	var extra []string
 	for _, name := range g.order {
-		if name == ropeFactors {
+		switch name {
+		case ropeFactors:
 			if err := g.scaleRecipeRope(c); err != nil {
 				return nil, err
 			}
 			continue
+		case longFactors, shortFactors:
+			if strings.HasPrefix(g.arch, "phi") {
+				continue // phiFields has used them
+			}
 		}
 		if layer, _, ok := layerName(name, "blk."); ok {
 			if n, err := strconv.Atoi(layer); err == nil && n >= c.Layers {
@@ -360,6 +369,11 @@ func (g *ggufModel) recipeTensors(r ggufRecipe, c *Config) ([]weights.Tensor, er
 		t := g.tensors[name]
 		if t.Name = g.recipeName(r, name); t.Name == "" {
 			extra = append(extra, name)
+			continue
+		}
+		t.Shape = recurrentShape(name, &t)
+		if r.parts != nil {
+			all = append(all, r.parts(t)...)
 			continue
 		}
 		all = append(all, t)
@@ -377,17 +391,22 @@ func (g *ggufModel) recipeTensors(r ggufRecipe, c *Config) ([]weights.Tensor, er
 	return all, nil
 }
 
-// scaleRecipeRope divides the frequencies of the first table by the factors that are stored.
+// scaleRecipeRope divides the frequencies of a table by the factors that are stored: of the only one, or of
+// that of layers without a window in Gemma 4.
 func (g *ggufModel) scaleRecipeRope(c *Config) error {
-	if len(c.Network.Ropes) != 1 {
-		return fmt.Errorf("%w: %s: the tensor %s of a network with %d rotary tables", ErrUnsupported, g.path, ropeFactors, len(c.Network.Ropes))
+	at := 0
+	switch n := len(c.Network.Ropes); {
+	case n == 2 && g.arch == "gemma4":
+		at = 1
+	case n != 1:
+		return fmt.Errorf("%w: %s: the tensor %s of a network with %d rotary tables", ErrUnsupported, g.path, ropeFactors, n)
 	}
 	family := g.family
 	g.family.pairs = true // as scaleRope asks
-	c.Rope = c.Network.Ropes[0]
+	c.Rope = c.Network.Ropes[at]
 	c.Rope.InvFreq = slices.Clone(c.Rope.InvFreq)
 	err := g.scaleRope(c)
-	c.Network.Ropes[0], c.Rope, g.family = c.Rope, Rope{}, family
+	c.Network.Ropes[at], c.Rope, g.family = c.Rope, Rope{}, family
 	return err
 }
 
@@ -410,7 +429,8 @@ func (g *ggufModel) recipeName(r ggufRecipe, name string) string {
 	return g.transformersName(name)
 }
 
-// recipeStoredName is what the file calls a tensor of the description.
+// recipeStoredName is what the file calls a tensor of the description. Of several names that mean the same
+// it is one that is there, or else the first.
 func (g *ggufModel) recipeStoredName(r ggufRecipe) func(string) string {
 	return func(name string) string {
 		for stored, other := range r.whole {
@@ -420,15 +440,25 @@ func (g *ggufModel) recipeStoredName(r ggufRecipe) func(string) string {
 		}
 		layer, rest, ok := layerName(name, "model.layers.")
 		part, kind, _ := cutLast(rest)
+		var known []string
 		for stored, other := range r.names {
 			switch {
 			case !ok:
 			case other == rest:
-				return "blk." + layer + "." + stored
+				known = append(known, "blk."+layer+"."+stored)
 			case other == part:
-				return "blk." + layer + "." + stored + "." + kind
+				known = append(known, "blk."+layer+"."+stored+"."+kind)
 			}
 		}
-		return g.storedName(name)
+		if len(known) == 0 {
+			return g.storedName(name)
+		}
+		slices.Sort(known)
+		for _, stored := range known {
+			if g.hasAny(stored) {
+				return stored
+			}
+		}
+		return known[0]
 	}
 }

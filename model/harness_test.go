@@ -16,11 +16,25 @@ import (
 // CPU device has here, with keys and values in float32 as in the golden data. It leaves out
 // the tier that rounds activations to bfloat16 if the weights are bfloat16.
 func eachExact(t *testing.T, f func(t *testing.T, open func() model.Device)) {
+	t.Helper()
+	eachExactAs(t, cpu.Auto, f)
+}
+
+// eachExactAs is eachExact with devices that store weights as that format.
+func eachExactAs(t *testing.T, weights cpu.Format, f func(t *testing.T, open func() model.Device)) {
+	t.Helper()
 	t.Run("reference", func(t *testing.T) { f(t, newReference) })
 	for _, impl := range cpu.Impls() {
-		if impl != roundsRows {
-			t.Run("cpu "+impl, func(t *testing.T) { f(t, newCPU(t, impl, cpu.F32)) })
+		if impl == roundsRows {
+			continue
 		}
+		t.Run("cpu "+impl, func(t *testing.T) {
+			open := newCPU(t, impl, cpu.F32)
+			if weights != cpu.Auto {
+				open = func() model.Device { return newQuantized(t, impl, weights, cpu.F32) }
+			}
+			f(t, open)
+		})
 	}
 }
 
@@ -125,6 +139,13 @@ func (h *harness) begin(chunks ...chunk) {
 				left = append(left, s.state) // not for others in this step
 			}
 			s.state = to
+		}
+		if spec.LongAfter > 0 {
+			long := int32(0)
+			if len(s.tokens) > spec.LongAfter {
+				long = 1
+			}
+			h.batch.Long = append(h.batch.Long, long)
 		}
 		h.batch.QueryEnd = append(h.batch.QueryEnd, int32(len(h.batch.Tokens)))
 		h.batch.KVLen = append(h.batch.KVLen, int32(s.computed))

@@ -1,5 +1,7 @@
 package model
 
+import "weir/backend"
+
 // latent is built of a LatentSpec. The cache has one key for all heads, the normed latent and the
 // rotated part behind it, and the latent again as the value. Queries are multiplied with the part
 // of kv_b_proj that makes keys, so that they meet latents; what attention gives is multiplied with
@@ -19,10 +21,13 @@ type latent struct {
 	attn          rows // [., H*Rank]
 	values        rows // [., H*Value]
 	s             LatentSpec
+	indexer       *indexer // nil: there is none
+	gate          Weight   // [H, D], or NoWeight
+	gates         Act      // [., H]
 }
 
 func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
-	m := &latent{s: s, qa: NoWeight, up: make([]Weight, s.Heads), down: make([]Weight, s.Heads)}
+	m := &latent{s: s, qa: NoWeight, gate: NoWeight, up: make([]Weight, s.Heads), down: make([]Weight, s.Heads)}
 	head := s.NopeDim + s.RopeDim
 	m.queries = b.whole("latent q", s.Heads*head, factorBuf)
 	if s.Q != "" {
@@ -54,14 +59,22 @@ func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
 	m.values = b.act("latent values", s.Heads*s.ValueDim, factorBuf)
 	b.linear(&m.outWeight, Linear, l.At, s.Heads*s.ValueDim, s.Bias, part{s.O, b.c.Hidden})
 
-	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank})
+	if s.Gate != "" {
+		m.gates = b.whole("latent gates", s.Heads, sumBuf)
+		b.linear(&m.gate, Linear, l.At, b.c.Hidden, false, part{s.Gate, s.Heads})
+	}
+	if s.Indexer.Q != "" {
+		m.indexer = newIndexer(b, l, &s)
+	}
+	b.needs(PieceSelect, s.Sparse)
+	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank}, backend.KVGroup{Window: s.Window})
 	m.heads = Heads{Rope: NoRope, Temper: s.Temper}
 	if s.Rope != NoRope {
 		r := b.shape.Ropes[s.Rope]
 		r.Offset = s.KVRank
 		m.heads.Rope = b.rope(r)
 	}
-	m.a = Attention{Scale: s.Scale, Window: s.Window, Sinks: NoWeight}
+	m.a = Attention{Scale: s.Scale, Window: s.Window, Sinks: NoWeight, Chosen: s.Sparse}
 	b.window(s.Window)
 	b.needs(PieceRopeKinds|PieceElements|PieceHeadSizes, true)
 	b.needs(PieceTemper, s.Temper.Beta != 0)
@@ -87,8 +100,15 @@ func (m *latent) mix(p *pass, in rows) rows {
 		p.Scale(to.Cols(s.KVRank, s.RopeDim), q.Cols(s.NopeDim, s.RopeDim), 1)
 	}
 	p.StoreKV(m.kv, m.absorbed, m.key, value, m.heads)
+	if m.indexer != nil {
+		m.indexer.choose(p, in.all, m.low)
+	}
 	if !p.cacheOnly {
 		p.Attend(m.attn.all, m.absorbed, m.kv, m.a)
+		if m.gate != NoWeight { // a factor on a head is the same before the product that makes values of it
+			p.MatMul(m.gates, m.gate, in.all)
+			p.Gate(m.attn.all, m.attn.all, m.gates, Activation{Kind: Sigmoid})
+		}
 	}
 	return m.attn
 }
@@ -99,4 +119,44 @@ func (m *latent) out(p *pass, dst, mid rows, add bool) {
 		p.MatMul(p.of(m.values).Cols(h*s.ValueDim, s.ValueDim), m.down[h], p.of(mid).Cols(h*s.KVRank, s.KVRank))
 	}
 	p.product(dst, m.outWeight, m.values, add)
+}
+
+// indexer is built of an Indexer.
+type indexer struct {
+	q, k, weights Weight // [Heads*Dim, QRank], [Dim, D], [Heads, D]
+	kNorm         *Norm
+	kv            int
+	heads         Heads
+	queries, key  Act
+	each          Act // [., Heads]
+	s             Selection
+	share         float32 // factor on weights
+}
+
+func newIndexer(b *builder, l *Layer, s *LatentSpec) *indexer {
+	x := &s.Indexer
+	m := &indexer{s: Selection{TopK: x.TopK, Scale: inverseRoot(x.Dim)}, share: inverseRoot(x.Heads), heads: Heads{Rope: x.Rope}}
+	m.queries, m.key = b.whole("indexer q", x.Heads*x.Dim, plainBuf), b.whole("indexer key", x.Dim, plainBuf)
+	m.each = b.whole("indexer weights", x.Heads, sumBuf)
+	b.linear(&m.q, Linear, l.At, s.QRank, false, part{x.Q, x.Heads * x.Dim})
+	b.linear(&m.k, Linear, l.At, b.c.Hidden, false, part{x.K, x.Dim})
+	b.normOf(&m.kNorm, l.At, x.KNorm, x.Dim)
+	b.linear(&m.weights, Exact, l.At, b.c.Hidden, false, part{x.Weights, x.Heads})
+	// A cache has values, too. They are one number, which nothing reads.
+	m.kv = b.cache(KVShape{Heads: x.Heads, KVHeads: 1, KeyDim: x.Dim, ValueDim: 1}, backend.KVGroup{})
+	return m
+}
+
+// choose stores keys, and queues the choice for what in was made to the low rank of queries.
+func (m *indexer) choose(p *pass, in, low Act) {
+	p.MatMul(m.queries, m.q, low)
+	p.MatMul(m.key, m.k, in)
+	p.Norm(m.key, m.key, *m.kNorm)
+	p.StoreKV(m.kv, m.queries, m.key, m.key.Cols(0, 1), m.heads)
+	if p.cacheOnly {
+		return
+	}
+	p.MatMul(m.each, m.weights, in)
+	p.Scale(m.each, m.each, m.share)
+	p.Select(m.queries, m.each, m.kv, m.s)
 }

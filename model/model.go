@@ -486,6 +486,15 @@ func (c *Config) StateBytes() int64 {
 // Shape is what a device has to allocate for the network, but for the Spec.
 func (c *Config) Shape() Shape { return newDecoder(c).shape }
 
+// GroupedShape is the same with groups of layers (Shape.GroupKV); below 0: without.
+func (c *Config) GroupedShape(below int) Shape {
+	s := c.Shape()
+	if below > 0 && !c.Network.Whole {
+		s.GroupKV(below)
+	}
+	return s
+}
+
 // ActivationBytes is what a device allocates, in bytes, for the activations of steps of
 // maxTokens tokens that are all drawn.
 func (c *Config) ActivationBytes(maxTokens int) int64 {

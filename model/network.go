@@ -27,7 +27,9 @@ type Network struct {
 	LogitCap   float32 // 0: none
 	Whole      bool    // an encoder: every position sees all others
 	Ropes      []Rope  // Attention.Rope indexes them
+	LongAfter  int     // a sequence of more tokens uses Rope.Long, from its first token on; 0: none does
 	PerLayer   PerLayer
+	AltUp      AltUp
 	// Skip are tensors that a checkpoint may hold and that are not used: names, or prefixes that
 	// end in ".". Towers for images and sound, heads for several tokens at a time, and the like.
 	Skip []string
@@ -150,6 +152,20 @@ type LatentSpec struct {
 	Temper   Temper
 	Bias     bool // of QA, KVA and O
 	Window   int
+	// Sparse says that a position sees those alone that Indexer chose, here or in the last layer before that has one.
+	Sparse  bool
+	Indexer Indexer
+	Gate    string // a product with a row for each head, whose sigmoid multiplies what attention gives; "": none
+}
+
+// Indexer chooses the positions that latent attention sees (DeepSeek-AI, "DeepSeek-V3.2", 2025, section 2.1): heads of
+// queries, made of the low rank of latent attention's, meet a key that all share, in a cache of its own.
+type Indexer struct {
+	Q, K, Weights string // "": there is none
+	KNorm         NormSpec
+	Heads, Dim    int
+	TopK          int
+	Rope          int // of Network.Ropes: the first dimensions are rotated
 }
 
 // DeltaSpec is a gated delta net, or Kimi delta attention where PerChannel.
@@ -166,12 +182,16 @@ type DeltaSpec struct {
 	PerChannel       bool
 	LowRank          int // columns between A and AUp, and between Z and ZUp
 	BetaScale        float32
+	// Tiled says that value head h belongs to key head h mod KeyHeads, and not those of a key head
+	// follow each other (GGUF files of Qwen3.5).
+	Tiled bool
+	Lower float32 // of Delta; 0: none
 }
 
 // DeltaNames are the names of the products of a delta net.
 type DeltaNames struct {
-	// QKVZ and BA are fused products, with the rows of each key head together (Qwen3-Next). If they
-	// are "", there are QKV, Z, B and A (Qwen3.5); if QKV is "", too, Q, K and V.
+	// QKVZ and BA are fused products, with the rows of each key head together (Qwen3-Next). If QKVZ is
+	// "", there are QKV and Z; if BA is "", there are B and A (Qwen3.5); if QKV is "", too, Q, K and V.
 	QKVZ, BA     string
 	QKV, Z, B, A string
 	Q, K, V      string
@@ -307,8 +327,15 @@ func (n *Network) layOut(has func(name string) bool) {
 		l := &n.Layers[i]
 		l.MixNorm.Gamma, l.OutNorm.Gamma = gamma, gamma
 		for k, f := range l.Feeds {
-			if e, ok := f.(ExpertsSpec); ok && e.EitherWay && has(l.At+fmt.Sprintf(e.Down, 0)+".weight") {
+			e, ok := f.(ExpertsSpec)
+			switch {
+			case !ok:
+			case e.EitherWay && has(l.At+fmt.Sprintf(e.Down, 0)+".weight"):
 				e.Layout = OneByOne
+			case e.Layout == TransposedPairs && has(l.At+e.GateUp+"_blocks"):
+				e.Layout = StackedPairs // in MXFP4, whose blocks are of columns, so that the rows are not turned over
+			}
+			if ok {
 				l.Feeds[k] = e
 			}
 		}
@@ -351,7 +378,8 @@ func (n *Network) findPrefix(has func(name string) bool) {
 			}
 		}
 		n.Embed = to + tail
-		for _, name := range []*string{&n.Final.Name, &n.EmbedNorm.Name, &n.Positions, &n.Types, &n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name} {
+		for _, name := range []*string{&n.Final.Name, &n.EmbedNorm.Name, &n.Positions, &n.Types, &n.PerLayer.Embed, &n.PerLayer.Project, &n.PerLayer.Norm.Name,
+			&n.AltUp.Projections, &n.AltUp.Unembed} {
 			move(name)
 		}
 		for i := range n.Layers {

@@ -349,3 +349,91 @@ func (d *loading) Load(m model.Matrix) (model.Weight, error) {
 	}
 	return 0, nil
 }
+
+// TestPackedParts: the parts of kv_b_proj of a checkpoint in blocks of float8, which are turned over or cut through
+// blocks, have the numbers that the blocks say.
+func TestPackedParts(t *testing.T) {
+	dir := filepath.Join("testdata/families", "deepseek_v3")
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name, block = "model.layers.1.self_attn.kv_b_proj.weight", 16
+	g := readFamily(t, "deepseek_v3")
+	logits := func(config []byte, replace func(shape []int) map[string]weights.Tensor) [][]float32 {
+		file := replaced(t, filepath.Join(dir, "model.safetensors"), name, replace)
+		m := openModel(t, fstest.MapFS{"config.json": {Data: config}, "model.safetensors": {Data: file}})
+		h := newHarness(t, m, newQuantized(t, "", cpu.F32, cpu.F32), model.Options{MaxSeqTokens: 128}, 1)
+		return h.step(chunk{&sequence{tokens: g.Prompt}, len(g.Prompt), positions(0, len(g.Prompt))})
+	}
+	code := func(i int) byte { return byte(i*37+11)&0x87 | byte(i%6+4)<<3 } // numbers between 2^-3 and 4
+	scale := func(i int) float32 { return 0.05 + float32(i%7)*0.01 }
+	got := logits(slices.Concat([]byte(`{"quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 16]}, `), config[1:]), func(shape []int) map[string]weights.Tensor {
+		blocks := []int{(shape[0] + block - 1) / block, (shape[1] + block - 1) / block}
+		var codes, scales []byte
+		for i := range shape[0] * shape[1] {
+			codes = append(codes, code(i))
+		}
+		for i := range blocks[0] * blocks[1] {
+			scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(scale(i)))
+		}
+		return map[string]weights.Tensor{name: {DType: weights.F8E4M3, Shape: shape, Data: codes}, name + "_scale_inv": {DType: weights.F32, Shape: blocks, Data: scales}}
+	})
+	want := logits(config, func(shape []int) map[string]weights.Tensor {
+		var data []byte
+		for i := range shape[0] * shape[1] {
+			b, at := code(i), i/shape[1]/block*((shape[1]+block-1)/block)+i%shape[1]/block
+			v := math.Ldexp(1+float64(b&7)/8, int(b>>3&15)-7)
+			if b>>7 != 0 {
+				v = -v
+			}
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v)*scale(at)))
+		}
+		return map[string]weights.Tensor{name: {DType: weights.F32, Shape: shape, Data: data}}
+	})
+	for i, row := range got {
+		if !slices.Equal(row, want[i]) {
+			t.Fatalf("position %d: %v instead of %v", i, row[:4], want[i][:4])
+		}
+	}
+}
+
+// replaced is a file of safetensors in which others stand in place of a tensor.
+func replaced(t *testing.T, path, name string, by func(shape []int) map[string]weights.Tensor) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type entry struct {
+		DType   string `json:"dtype"`
+		Shape   []int  `json:"shape"`
+		Offsets [2]int `json:"data_offsets"`
+	}
+	size := binary.LittleEndian.Uint64(b)
+	var header map[string]entry
+	if err := json.Unmarshal(b[8:8+size], &header); err != nil {
+		t.Fatal(err)
+	}
+	stored := b[8+size:]
+	var data []byte
+	others := map[string]entry{}
+	add := func(k string, e entry, bytes []byte) {
+		e.Offsets = [2]int{len(data), len(data) + len(bytes)}
+		data = append(data, bytes...)
+		others[k] = e
+	}
+	for k, e := range header {
+		if k != "__metadata__" && k != name {
+			add(k, e, stored[e.Offsets[0]:e.Offsets[1]])
+		}
+	}
+	for k, x := range by(header[name].Shape) {
+		add(k, entry{DType: map[weights.DType]string{weights.F32: "F32", weights.F8E4M3: "F8_E4M3"}[x.DType], Shape: x.Shape}, x.Data)
+	}
+	head, err := json.Marshal(others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head, data)
+}

@@ -10,7 +10,7 @@ type delta struct {
 	convOn    []Act
 	q, k, v   Act
 	a, b, z   Act
-	d         Delta
+	d         []Delta // one, or one for each value head of a key head
 	norm      Norm
 	outWeight Weight
 	mid       rows
@@ -31,16 +31,37 @@ func (s DeltaSpec) mixer(b *builder, l *Layer) mixer {
 	s.products(b, l, m, all)
 	s.convolutions(b, l, m, all)
 
-	m.d = Delta{State: b.state(s.ValueHeads * s.KeyDim * s.ValueDim), KeyHeads: s.KeyHeads, ValueHeads: s.ValueHeads, KeyDim: s.KeyDim,
-		ValueDim: s.ValueDim, PerChannel: s.PerChannel, Scale: inverseRoot(s.KeyDim), L2Eps: 1e-6, BetaScale: or1(s.BetaScale)}
-	b.params = append(b.params, parameter{use: Vector, rows: []stored{{l.At + s.ALog, s.aShape(), view{vector: true, each: s.AForm}}}, into: &m.d.A})
-	b.vector(&m.d.DtBias, l.At+s.DtBias, decays, view{})
+	s.rules(b, l, m, decays)
 	b.norm(&m.norm, l.At, s.Norm, s.ValueDim)
 	m.norm.Size, m.norm.Gate, m.norm.GateBy = s.ValueDim, m.z, Activation{Kind: s.GateBy}
 	m.mid = b.act("attn", values, factorBuf)
 	b.linear(&m.outWeight, Linear, l.At, values, false, part{s.O, b.c.Hidden})
 	b.needs(PieceDelta|PieceConv|PieceGroupNorm, true)
+	b.needs(PieceBoundedDecay, s.Lower != 0)
 	return m
+}
+
+// rules declares the delta rule. If value heads are tiled, those that stand first among the heads of their key
+// heads follow each other, and then the second ones, so that each of these rows is a rule with a value head
+// for each key head.
+func (s *DeltaSpec) rules(b *builder, l *Layer, m *delta, decays int) {
+	each := 1
+	if s.Tiled {
+		each = s.ValueHeads / s.KeyHeads
+	}
+	heads := s.ValueHeads / each
+	m.d = make([]Delta, each)
+	for i := range m.d {
+		m.d[i] = Delta{State: b.state(heads * s.KeyDim * s.ValueDim), KeyHeads: s.KeyHeads, ValueHeads: heads, KeyDim: s.KeyDim,
+			ValueDim: s.ValueDim, PerChannel: s.PerChannel, Scale: inverseRoot(s.KeyDim), L2Eps: 1e-6, BetaScale: or1(s.BetaScale), Lower: s.Lower}
+		a, dt := view{vector: true, each: s.AForm}, view{}
+		if each > 1 {
+			a = view{turned: true, turnFirst: i * heads, turnCount: heads, vector: true}
+			dt = view{turned: true, turnFirst: i * decays / each, turnCount: decays / each, vector: true}
+		}
+		b.params = append(b.params, parameter{use: Vector, rows: []stored{{l.At + s.ALog, s.aShape(), a}}, into: &m.d[i].A})
+		b.vector(&m.d[i].DtBias, l.At+s.DtBias, decays, dt)
+	}
 }
 
 // aShape is the shape of the tensor ALog.
@@ -75,7 +96,12 @@ func (s *DeltaSpec) products(b *builder, l *Layer, m *delta, all Act) {
 		list = append(list, tensor(s.Q, keys, hidden, view{}), tensor(s.K, keys, hidden, view{}), tensor(s.V, values, hidden, view{}))
 	}
 	if s.ZUp == "" {
-		list = append(list, tensor(s.Z, values, hidden, view{}), tensor(s.B, s.ValueHeads, hidden, view{}), tensor(s.A, m.a.Width, hidden, view{}))
+		list = append(list, tensor(s.Z, values, hidden, view{}))
+		if s.BA != "" {
+			list = append(list, s.fusedBA(tensor, hidden)...)
+		} else {
+			list = append(list, tensor(s.B, s.ValueHeads, hidden, view{}), tensor(s.A, m.a.Width, hidden, view{}))
+		}
 		one(all.Cols(0, all.Width), parameter{rows: list})
 		return
 	}
@@ -100,6 +126,12 @@ func (s *DeltaSpec) fused(tensor func(name string, rows, columns int, v view) st
 			list = append(list, tensor(s.QKVZ, s.KeyHeads*head, hidden, view{first: h*head + part.first, count: part.count}))
 		}
 	}
+	return append(list, s.fusedBA(tensor, hidden)...)
+}
+
+// fusedBA are the rows of b and a, of which those of a key head stand together.
+func (s *DeltaSpec) fusedBA(tensor func(name string, rows, columns int, v view) stored, hidden int) (list []stored) {
+	each := s.ValueHeads / s.KeyHeads
 	for first := range 2 {
 		for h := range s.KeyHeads {
 			list = append(list, tensor(s.BA, 2*s.ValueHeads, hidden, view{first: (2*h + first) * each, count: each}))
@@ -148,7 +180,10 @@ func (m *delta) mix(p *pass, in rows) rows {
 	for i := range m.convs {
 		p.Conv(m.convOn[i], m.convOn[i], &m.convs[i])
 	}
-	p.Delta(m.mid.all, m.q, m.k, m.v, m.a, m.b, &m.d)
+	values, decays, heads := m.v.Width/len(m.d), m.a.Width/len(m.d), m.b.Width/len(m.d)
+	for i := range m.d {
+		p.Delta(m.mid.all.Cols(i*values, values), m.q, m.k, m.v.Cols(i*values, values), m.a.Cols(i*decays, decays), m.b.Cols(i*heads, heads), &m.d[i])
+	}
 	if !p.cacheOnly {
 		p.Norm(m.mid.all, m.mid.all, m.norm)
 	}

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"math"
+	"slices"
 
 	"weir/model"
 )
@@ -32,7 +33,7 @@ func (d *reference) Attend(dst, q model.Act, kv int, a model.Attention) {
 		}
 		var slots []int // of the positions that the token sees
 		for pos := range int(b.KVLen[seq]) {
-			if sees(a, int(b.Pos[i]), pos) {
+			if sees(a, int(b.Pos[i]), pos) && (!a.Chosen || d.selected[i][pos]) {
 				slots = append(slots, int(table[pos/size])*size+pos%size)
 			}
 		}
@@ -69,5 +70,48 @@ func (d *reference) attendHead(out, query []float64, kv, h, g int, slots []int, 
 	}
 	for j := range out {
 		out[j] /= sum
+	}
+}
+
+// Select sorts the positions that each token sees by their sums.
+func (d *reference) Select(q, weights model.Act, kv int, s model.Selection) {
+	b, dim, size := d.batch, d.shape.KV[kv].KeyDim, d.shape.Spec.BlockTokens
+	queries, each := d.act(q), d.act(weights)
+	d.selected = make([]map[int]bool, len(b.Tokens))
+	seq := 0
+	for i := range b.Tokens {
+		for int(b.QueryEnd[seq]) <= i {
+			seq++
+		}
+		table := b.Tables[:b.TableEnd[seq]]
+		if seq > 0 {
+			table = table[b.TableEnd[seq-1]:]
+		}
+		var order []int
+		sums := make([]float64, b.Pos[i]+1)
+		for pos := range sums {
+			order = append(order, pos)
+			key := d.k[kv][int(table[pos/size])*size+pos%size]
+			for h, w := range each[i] {
+				score := 0.0
+				for j, x := range queries[i][h*dim:][:dim] {
+					score += x * key[j]
+				}
+				sums[pos] += w * math.Max(score*float64(s.Scale), 0)
+			}
+		}
+		slices.SortStableFunc(order, func(x, y int) int {
+			switch {
+			case sums[x] > sums[y]:
+				return -1
+			case sums[x] < sums[y]:
+				return 1
+			}
+			return 0
+		})
+		d.selected[i] = map[int]bool{}
+		for _, pos := range order[:min(s.TopK, len(order))] {
+			d.selected[i][pos] = true
+		}
 	}
 }

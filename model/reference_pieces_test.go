@@ -44,6 +44,10 @@ func (d *reference) Norm(dst, src model.Act, n model.Norm) {
 	w, b := d.vector(n.W), d.vector(n.B)
 	for i, to := range d.act(dst) {
 		x := slices.Clone(from[i])
+		if n.Kind > model.LayerNorm {
+			copy(to, wholeRow(n, x, w, gates, i))
+			continue
+		}
 		gate := func() {
 			for j := range x {
 				if gates != nil {
@@ -70,6 +74,31 @@ func (d *reference) Norm(dst, src model.Act, n model.Norm) {
 		}
 		copy(to, x)
 	}
+}
+
+// wholeRow is what the kinds of norms behind LayerNorm make of x.
+func wholeRow(n model.Norm, x, w []float64, gates [][]float64, row int) []float64 {
+	mean, square, variance, like := 0.0, 0.0, 0.0, 0.0
+	for j, v := range x {
+		mean, square = mean+v/float64(len(x)), square+v*v/float64(len(x))
+		if gates != nil {
+			like += gates[row][j] * gates[row][j] / float64(len(x))
+		}
+	}
+	for _, v := range x {
+		variance += (v - mean) * (v - mean) / float64(len(x))
+	}
+	for j := range x {
+		switch n.Kind {
+		case model.Weighted:
+			x[j] *= w[j]
+		case model.Above:
+			x[j] = math.Max(x[j]-mean-float64(n.Cut)*math.Sqrt(variance), 0)
+		case model.Matched:
+			x[j] *= math.Sqrt(like / math.Max(square, float64(n.Eps)))
+		}
+	}
+	return x
 }
 
 // normGroup norms x without weights.
@@ -424,6 +453,9 @@ func (d *reference) Delta(dst, q, k, v, a, b model.Act, x *model.Delta) {
 						c = h*x.KeyDim + i
 					}
 					decay[i] = math.Exp(rate[h] * math.Log1p(math.Exp(as[r][c]+bias[c])))
+					if x.Lower != 0 {
+						decay[i] = math.Exp(float64(x.Lower) / (1 + math.Exp(rate[h]*(as[r][c]+bias[c]))))
+					}
 				}
 				beta := float64(x.BetaScale) / (1 + math.Exp(-bs[r][h]))
 				value := h * x.ValueDim

@@ -13,15 +13,16 @@ import (
 // reference is the device that others are compared with: float64, one loop inside another,
 // nothing tiled, nothing reused. It only draws greedily.
 type reference struct {
-	shape   model.Shape
-	rows    [][][]float64 // [buffer][row][column]
-	k, v    [][][]float64 // [cache][slot][G*K]
-	states  [][][]float64 // [slot][state][number]
-	weights []referenceMatrix
-	batch   *backend.Batch
-	last    []int32       // what the previous step drew
-	results []backend.Out // of steps that have not ended
-	err     error
+	shape    model.Shape
+	rows     [][][]float64 // [buffer][row][column]
+	k, v     [][][]float64 // [cache][slot][G*K]
+	states   [][][]float64 // [slot][state][number]
+	weights  []referenceMatrix
+	batch    *backend.Batch
+	selected []map[int]bool // [T] what Select chose
+	last     []int32        // what the previous step drew
+	results  []backend.Out  // of steps that have not ended
+	err      error
 	// rounds says which tensors activations are rounded for before a product; nil: none.
 	rounds func(t weights.Tensor) bool
 	// whole says for which of these a row has one scale, and not one for each 32 numbers.
@@ -170,6 +171,9 @@ func (d *reference) Embed(dst model.Act, w model.Weight, scale float32) {
 		if token < 0 {
 			token = d.last[^token]
 		}
+		if int(token) >= len(d.weights[w].rows) {
+			token = 0
+		}
 		for j, v := range d.weights[w].rows[token] {
 			row[j] = v * float64(scale)
 		}
@@ -279,6 +283,11 @@ func (d *reference) turnHeads(row []float64, dim int, h model.Heads, norm model.
 	}
 	for at := 0; at < len(row) && h.Rope != model.NoRope; at += dim {
 		r := d.shape.Ropes[h.Rope]
+		for s, end := range d.batch.QueryEnd {
+			if long := r.Long != nil && d.batch.IsLong(s); long && i < int(end) && (s == 0 || i >= int(d.batch.QueryEnd[s-1])) {
+				r.InvFreq, r.Scale = r.Long, r.LongScale
+			}
+		}
 		rotate(row[at+r.Offset:at+dim], r, d.batch.Pos[i])
 	}
 	if h.NormAfterRope {

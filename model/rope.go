@@ -40,6 +40,9 @@ type ropeParameters struct {
 	Alpha       *float64  `json:"alpha"`
 	Beta        *float64  `json:"llama_4_scaling_beta"`
 	ShortFactor []float64 `json:"short_factor"`
+	LongFactor  []float64 `json:"long_factor"`
+	ShortScale  *float64  `json:"short_mscale"`
+	LongScale   *float64  `json:"long_mscale"`
 
 	// Parameters per kind of layer, which only families with two kinds of
 	// positions use.

@@ -35,6 +35,11 @@ type Options struct {
 	MaxSeqTokens int // longest sequence, at most Config.MaxSeqTokens
 	StateSlots   int // slots for the recurrent states of sequences, slot 0 included; not used by networks without
 
+	// GroupWindows, if it is not 0, lets KV blocks return that layers with a window or chunks of fewer
+	// positions do not see any more: layers that look back equally far make groups with block tables of their
+	// own (Shape.GroupKV). Not every device can do that.
+	GroupWindows int
+
 	Depth       int  // 1: the device is synchronous; 2: it computes while the host works
 	ThreadBound bool // the device belongs to the OS thread that opens it
 
@@ -62,9 +67,20 @@ func (m *Model) Options(o Options) Options {
 	or(&o.Depth, 1)
 	or(&o.StateSlots, 1+4*min(o.MaxSeqs, 8))
 	if o.BlockTokens > 0 {
-		or(&o.NumBlocks, 1+(o.MaxSeqTokens+o.BlockTokens-1)/o.BlockTokens)
+		or(&o.NumBlocks, 1+m.SequenceBlocks(o))
 	}
 	return o
+}
+
+// SequenceBlocks is the most KV blocks that a sequence of o.MaxSeqTokens holds, where o has no zeros.
+func (m *Model) SequenceBlocks(o Options) int {
+	s := backend.Spec{BlockTokens: o.BlockTokens, MaxTokens: o.MaxTokens, Groups: m.Groups(o)}
+	return s.SequenceBlocks(o.MaxSeqTokens)
+}
+
+// Groups are the groups of layers that o.GroupWindows makes.
+func (m *Model) Groups(o Options) []backend.KVGroup {
+	return m.Config.GroupedShape(o.GroupWindows).Spec.Groups
 }
 
 // Check returns the error that NewRunner would return because of o, without a device.
@@ -120,6 +136,14 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 		r.spec.StateSlots = o.StateSlots
 	}
 	shape := net.shape
+	if o.GroupWindows > 0 && !c.Network.Whole {
+		shape.GroupKV(o.GroupWindows)
+		r.spec.Groups = shape.Spec.Groups
+	}
+	if n := c.Network.LongAfter; n > 0 && o.MaxSeqTokens > n {
+		r.spec.LongAfter = n
+		shape.Pieces |= PieceLongRope
+	}
 	shape.Spec = r.spec
 	err = dev.Plan(shape)
 	if err != nil {

@@ -83,6 +83,9 @@ func (d *recorder) Embed(dst model.Act, w model.Weight, _ float32) { d.op("embed
 func (d *recorder) EmbedAdd(dst model.Act, w model.Weight, _ model.Index, _ int) {
 	d.op("embed-add", w, dst)
 }
+func (d *recorder) Select(q, weights model.Act, _ int, _ model.Selection) {
+	d.op("select", -1, q, weights)
+}
 func (d *recorder) Activate(dst, src model.Act, _ model.Activation) { d.op("activate", -1, dst, src) }
 func (d *recorder) Gate(dst, src, gate model.Act, _ model.Activation) {
 	d.op("gate", -1, dst, src, gate)

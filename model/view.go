@@ -99,34 +99,85 @@ func (v view) of(t weights.Tensor) (weights.Tensor, error) {
 	}
 	total, columns := asMatrix(t.Shape)
 	shape := v.shapeOf(t.Shape)
-	if t.Packed != nil || t.Pairs != 0 || columns == 1 && t.DType.Size() == 0 {
+	switch {
+	case t.Packed != nil && v.ofPacked(&t, total):
+	case t.Packed != nil:
+		return v.widened(t, columns, total), nil
+	case t.Pairs != 0 || columns == 1 && t.DType.Size() == 0:
 		return t, fmt.Errorf("%w: the tensor %s is stored in a way in which no part of it can be taken", ErrUnsupported, t.Name)
-	}
-	rowBytes := len(t.Data) / total
-	if v.turned || v.step > 1 {
-		if v.turned && t.DType.Size() == 0 {
-			return t, fmt.Errorf("%w: the tensor %s is %v, whose numbers cannot be turned over", ErrUnsupported, t.Name, t.DType)
-		}
-		t.Data, t.File = v.copied(t, columns, total, rowBytes), nil
-	} else {
-		end := (v.first + chosen(total, v.first, v.count, 1)) * rowBytes
-		t.Data = t.Data[v.first*rowBytes : end : end]
+	case v.turned && t.DType.Size() == 0:
+		return t, fmt.Errorf("%w: the tensor %s is %v, whose numbers cannot be turned over", ErrUnsupported, t.Name, t.DType)
+	case v.turned:
+		t.Data, t.File = v.turnedOver(t, columns, total), nil
+	default:
+		v.rowsOf(&t, total)
 	}
 	t.Shape = shape
 	return t, nil
 }
 
-// copied are the bytes of rows that do not follow each other, or that are turned over.
-func (v view) copied(t weights.Tensor, columns, total, rowBytes int) []byte {
-	step, n := max(v.step, 1), chosen(total, v.first, v.count, v.step)
-	if !v.turned {
-		data := make([]byte, 0, n*rowBytes)
-		for i := range n {
-			data = append(data, t.Data[(v.first+i*step)*rowBytes:][:rowBytes]...)
-		}
-		return data
+// ofPacked takes rows of a quantized matrix whose codes and scales are stored by row, as the experts of gpt-oss
+// are. It reports whether t is such a matrix.
+func (v view) ofPacked(t *weights.Tensor, total int) bool {
+	if !v.cuts(t.Packed) {
+		return false
 	}
-	size := t.DType.Size()
+	p := *t.Packed
+	groups := p.Scales.Len() / total
+	v.rowsOf(t, total)
+	v.rowsOf(&p.Scales, total)
+	p.Scales.Shape = []int{chosen(total, v.first, v.count, v.step), groups}
+	t.Packed = &p
+	return true
+}
+
+// cuts reports whether the view's rows can be cut out of such a matrix.
+func (v view) cuts(p *weights.Packed) bool {
+	byRow := p.Layout == weights.RowCodes || p.Layout == weights.RowPairs
+	return !v.turned && byRow && p.GroupRows == 1 && !p.Transposed && p.Order == nil && p.Zeros.Data == nil
+}
+
+// widened is a part of a quantized matrix whose codes and scales cannot be cut or turned over, such as the parts of
+// kv_b_proj in blocks of 128 rows by 128 columns. It keeps its numbers, in float32.
+func (v view) widened(t weights.Tensor, columns, total int) weights.Tensor {
+	step, n := max(v.step, 1), chosen(total, v.first, v.count, v.step)
+	first, turnStep, m := 0, 1, columns
+	if v.turned {
+		first, turnStep, m = v.turnFirst, max(v.turnStep, 1), chosen(columns, v.turnFirst, v.turnCount, v.turnStep)
+	}
+	x, data := make([]float32, columns), make([]byte, 4*n*m)
+	for i := range n {
+		t.Widen(x, v.first+i*step, 0)
+		for c := range m {
+			at := i*m + c
+			if v.turned {
+				at = c*n + i
+			}
+			binary.LittleEndian.PutUint32(data[4*at:], math.Float32bits(x[first+c*turnStep]))
+		}
+	}
+	return weights.Tensor{Name: t.Name, DType: weights.F32, Shape: v.shapeOf(t.Shape), Data: data}
+}
+
+// rowsOf cuts t, which has total rows, down to those that are chosen. Without bytes t is only described.
+func (v view) rowsOf(t *weights.Tensor, total int) {
+	size, n := len(t.Data)/total, chosen(total, v.first, v.count, v.step)
+	if v.step <= 1 {
+		end := (v.first + n) * size
+		t.Data = t.Data[v.first*size : end : end]
+		return
+	}
+	data := make([]byte, 0, n*size)
+	for i := range n {
+		data = append(data, t.Data[(v.first+i*v.step)*size:][:size]...)
+	}
+	t.Data, t.File = data, nil
+}
+
+// turnedOver are the bytes of the columns of the chosen rows.
+func (v view) turnedOver(t weights.Tensor, columns, total int) []byte {
+	step, n := max(v.step, 1), chosen(total, v.first, v.count, v.step)
+	size, rowBytes := t.DType.Size(), len(t.Data)/total
 	turnStep, m := max(v.turnStep, 1), chosen(columns, v.turnFirst, v.turnCount, v.turnStep)
 	data := make([]byte, 0, n*m*size)
 	for c := range m {
@@ -165,6 +216,14 @@ func (v view) described(t weights.Tensor) weights.Tensor {
 	}
 	if v.each != asStored {
 		t.DType = weights.F32
+	}
+	switch {
+	case t.Packed == nil:
+	case v.cuts(t.Packed):
+		p := *t.Packed
+		p.Scales.Data, t.Packed = nil, &p
+	default:
+		t.DType, t.Packed = weights.F32, nil // see widened
 	}
 	t.Shape, t.Data, t.File = v.shapeOf(t.Shape), nil, nil
 	return t

@@ -15,6 +15,7 @@ func (s *Scheduler) Commit(c Chunk, tok int32) {
 		s.settle(c)
 	}
 	s.kv.Publish(&q.Table, q.Tokens, c.Start+c.N) // does nothing if q has been preempted, because its table is empty
+	s.slide(c)
 	if !c.Draw {
 		return
 	}

@@ -84,6 +84,13 @@
 // one step instead. A newly admitted sequence must leave a free block for each
 // running one, so that it is not preempted again at once.
 //
+// # Windows
+//
+// Layers that look back to a window only have block tables of their own (package kvcache), and when a chunk has been
+// computed, the blocks that they do not see any more return. A sequence so takes no more of these than its window
+// and the chunks in flight need, however long it gets. The first choice of a request holds those that its further
+// choices begin with until they have begun, unless it could not go on otherwise.
+//
 // # Sitting out
 //
 // What decides a token, such as the mask of a grammar, may not be known when the
@@ -162,6 +169,17 @@
 // is Postponable goes into a fresh slot with every draw, and back to the old one when it is postponed.
 // If that was not kept it is preempted, and computed again from what the cache has.
 //
+// # Long sequences
+//
+// A network may compute a sequence in another way once it has more than Config.LongAfter tokens, from its first
+// token on (LongRoPE). Such a sequence gives its blocks back when the token is known that makes it long, waits its turn,
+// and is computed anew; its prefixes are found under another root (long.go). With LongAfter 6 and a prompt of 5:
+//
+//	chunk   [0,5) *  [5,6) *  [0,7) *  [7,8) *
+//
+// That costs the history once, and no bit depends on anything but the sequence. To compute every sequence that may
+// become long as a long one would save it, and answer short requests otherwise than the model was trained to.
+//
 // # Blocks return late
 //
 // A step in flight goes on writing to the blocks it was planned with. When a
@@ -182,7 +200,8 @@
 // sequence.go has the state of one sequence and stop.go the rules that end it.
 // scheduler.go has the state, fair.go the queues of tenants and projects, room.go
 // says who is preempted for whom, whole.go keeps prompts whole, work.go bounds and
-// shares work, state.go says which recurrent states are kept, plan.go plans a step
+// shares work, state.go says which recurrent states are kept, long.go begins long
+// sequences anew, plan.go plans a step
 // and commit.go books its results. In the tests, testdata/*.txt are scripts that show the chunks,
 // blocks and state slots of every step; random_test.go runs random workloads on a device whose
 // memory shows whether a history was read back correctly.

@@ -21,6 +21,7 @@ func (s *Scheduler) Schedule() []Chunk {
 	s.plan = s.plan[:0]
 	s.planned++
 	s.unseat()
+	s.lengthen()
 	s.left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
 	s.beginWork()
 	admit := s.planPassed()
@@ -138,6 +139,9 @@ func (s *Scheduler) demand(q *Sequence) int {
 	if q.Pending > 0 && (q.output() >= q.Limits.MaxTokens || len(q.Tokens)+q.Pending >= s.cfg.MaxSeqTokens) {
 		return 0
 	}
+	if q.Pending > 0 && s.outgrown(q) {
+		return 0 // unless that token ends it, all of it is computed anew
+	}
 	n := q.uncomputed()
 	if q.MaxChunk > 0 {
 		n = min(n, q.MaxChunk)
@@ -172,8 +176,12 @@ func (s *Scheduler) grow(q *Sequence, n int) bool {
 		if q.Pending > 0 {
 			return false // its pending token may end it: no other sequence is preempted for that
 		}
-		need := s.kv.Need(q.Computed+n) - len(q.Table.Blocks)
-		if need <= s.kv.Free()+s.deferredBlocks() {
+		if freed, wait := s.letGo(q); wait {
+			return false
+		} else if freed {
+			continue
+		}
+		if need := s.kv.Lacks(&q.Table, q.Computed+n); need <= s.kv.Free()+s.deferredBlocks() {
 			return false // enough blocks come back with the steps in flight
 		}
 		if victim := s.preemptForBlocks(); victim == nil || victim == q {
@@ -204,9 +212,9 @@ func (s *Scheduler) admit(q *Sequence) bool {
 	for {
 		s.findComputed(q)
 		n := s.fit(q)
-		need := s.kv.Need(q.Computed+max(n, 1)) - len(q.Table.Blocks)
+		need := s.kv.Lacks(&q.Table, q.Computed+max(n, 1))
 		if len(s.running) > 0 {
-			need += len(s.running) // see growAdmitted
+			need += s.spare() // see growAdmitted
 		}
 		if least := s.leastAdmitted(n); least > 0 && s.growAdmitted(q, least) {
 			s.dequeue(q)
@@ -279,7 +287,7 @@ func (s *Scheduler) anyCanRun() bool {
 // leader has gone on from it.
 func (s *Scheduler) waitsForLeader(q *Sequence) bool {
 	l := q.Leader
-	if l == nil || l.Status == Finished {
+	if l == nil || l.Status == Finished || l.Long != s.isLong(q) {
 		return false
 	}
 	if l.Status == Waiting || l.Computed < l.Prompt-1 {
@@ -292,26 +300,29 @@ func (s *Scheduler) waitsForLeader(q *Sequence) bool {
 // findComputed gives the waiting sequence q the blocks of its tokens that are
 // computed already: by its leader, or by any sequence with the same prefix.
 func (s *Scheduler) findComputed(q *Sequence) {
-	if l := q.Leader; l != nil && l.Status == Running {
+	q.Long = s.isLong(q)
+	if l := q.Leader; l != nil && l.Status == Running && l.Long == q.Long {
 		l.Account.forked = s.planned
-		q.Computed = s.kv.Fork(&q.Table, &l.Table, q.Prompt-1, q.Salt)
-		if q.Computed > 0 || !s.kv.Stateful() {
+		q.Computed = s.kv.Fork(&q.Table, &l.Table, q.Prompt-1, q.root())
+		if q.Computed > 0 {
 			return
-		} // else there was no slot to keep the state in
+		} // else there was no slot to keep the state in, or the leader has given back what q sees
 	}
-	q.Computed = s.kv.Share(&q.Table, q.Tokens, q.Salt, !q.NoCacheRead)
+	q.Computed = s.kv.Share(&q.Table, q.Tokens, q.root(), !q.NoCacheRead)
 }
 
 // growAdmitted finds blocks for n tokens of a sequence that is to be admitted. It
-// leaves a free block for each running sequence: the new one would soon be
+// leaves free what each running sequence takes next, a block of each group: the new one would soon be
 // preempted for their sake otherwise, and have computed its tokens for nothing.
 func (s *Scheduler) growAdmitted(q *Sequence, n int) bool {
-	need := s.kv.Need(q.Computed+n) - len(q.Table.Blocks)
-	if len(s.running) > 0 && need+len(s.running) > s.kv.Free() {
+	if len(s.running) > 0 && s.kv.Lacks(&q.Table, q.Computed+n)+s.spare() > s.kv.Free() {
 		return false
 	}
 	return s.kv.Grow(&q.Table, q.Computed+n)
 }
+
+// spare is the number of blocks that running sequences take when each grows by an entry of its table.
+func (s *Scheduler) spare() int { return len(s.running) * s.kv.Groups() }
 
 // start moves q, which has left the waiting queue, to the running sequences.
 func (s *Scheduler) start(q *Sequence) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"weir/backend"
 	"weir/kvcache"
 )
 
@@ -14,8 +15,11 @@ import (
 // slot of the sequence's history holds the hash of exactly that history. So a
 // mistake in the books is noticed, and what is drawn depends on the history
 // alone. The recurrent state of a sequence is such a hash, too.
+//
+// Layers of several groups have slots of their own, of which the device reads those that the group sees.
 type historyDevice struct {
 	blockTokens int
+	groups      []backend.KVGroup
 	slots       []uint64
 	states      []uint64            // of state slots; empty if there are none
 	drawn       map[*Sequence]int32 // by the last step
@@ -26,12 +30,7 @@ type historyDevice struct {
 type plannedChunk struct {
 	Chunk
 	tokens []int32 // those known; one more may be drawn by the step before
-	blocks []kvcache.BlockID
-}
-
-// blockAt is the block of a position.
-func (c *plannedChunk) blockAt(pos, blockTokens int) kvcache.BlockID {
-	return c.blocks[pos/blockTokens]
+	tables [][]kvcache.BlockID // by group
 }
 
 // extend adds a token to the hash of a history.
@@ -44,8 +43,23 @@ func extend(h uint64, tok int32) uint64 {
 // drawAfter is the token drawn after a history with this hash.
 func drawAfter(h uint64) int32 { return int32(h >> 7 % 11) }
 
-func (d *historyDevice) slot(c *plannedChunk, pos int) *uint64 {
-	return &d.slots[int(c.blockAt(pos, d.blockTokens))*d.blockTokens+pos%d.blockTokens]
+func (d *historyDevice) slot(c *plannedChunk, g, pos int) *uint64 {
+	return &d.slots[int(c.tables[g][pos/d.blockTokens])*d.blockTokens+pos%d.blockTokens]
+}
+
+// inGroup is what a slot of a group holds.
+func inGroup(h uint64, g int) uint64 { return h + uint64(g) }
+
+// checkHistory checks what the tokens of a chunk see.
+func (d *historyDevice) checkHistory(c *plannedChunk, history []uint64) error {
+	for g, group := range d.groups {
+		for pos := group.First(c.Start); pos < len(history); pos++ {
+			if *d.slot(c, g, pos) != inGroup(history[pos], g) {
+				return fmt.Errorf("sequence %d: the slot of position %d of group %d, in block %d, does not hold its history", c.Seq.ID, pos, g, c.tables[g][pos/d.blockTokens])
+			}
+		}
+	}
+	return nil
 }
 
 // run computes a step and keeps what it draws. As in a layer of a model, all
@@ -61,10 +75,8 @@ func (d *historyDevice) run(step []plannedChunk) error {
 		if err := d.checkState(c, history); err != nil {
 			return err
 		}
-		for pos, h := range history {
-			if *d.slot(c, pos) != h {
-				return fmt.Errorf("sequence %d: the slot of position %d, in block %d, does not hold its history", c.Seq.ID, pos, c.blockAt(pos, d.blockTokens))
-			}
+		if err := d.checkHistory(c, history); err != nil {
+			return err
 		}
 		if c.Draw {
 			drawn[c.Seq] = drawAfter(history[len(history)-1])
@@ -105,7 +117,9 @@ func (d *historyDevice) write(c *plannedChunk) (history []uint64) {
 		h = extend(h, tok)
 		history = append(history, h)
 		if pos >= c.Start {
-			*d.slot(c, pos) = h
+			for g := range d.groups {
+				*d.slot(c, g, pos) = inGroup(h, g)
+			}
 		}
 	}
 	return history
@@ -157,12 +171,10 @@ func newSimulation(seed uint64) *simulation {
 	g := rand.New(rand.NewPCG(seed, 2))
 	m := &simulation{Rand: g, depth: 1 + g.IntN(2), late: g.IntN(2) * g.IntN(60)}
 	blockTokens := 1 + g.IntN(5)
-	blocks := simulatedSeqTokens/blockTokens + 2 + g.IntN(30)
 	states := 0
 	if g.IntN(3) > 0 {
 		states = 2 + g.IntN(14)
 	}
-	m.kv = kvcache.New(blocks, blockTokens, states, g.IntN(3) > 0)
 	m.cfg = Config{MaxTokens: 1 + g.IntN(50), MaxSeqs: 1 + g.IntN(8), MaxSeqTokens: simulatedSeqTokens, MaxPrefill: g.IntN(2) * (1 + g.IntN(8)), Priority: g.IntN(2) == 0}
 	if g.IntN(3) == 0 {
 		m.cfg.WholePrompts, m.cfg.MaxTokens = true, simulatedSeqTokens+g.IntN(20)
@@ -171,9 +183,30 @@ func newSimulation(seed uint64) *simulation {
 		m.cfg.MaxWork, m.cfg.MaxScored = 1+g.IntN(30), 1+g.IntN(12)
 	}
 	m.cfg.StateEvery = g.IntN(2) * g.IntN(12)
+	groups := randomGroups(g)
+	spec := backend.Spec{BlockTokens: blockTokens, MaxTokens: m.cfg.MaxTokens, Groups: groups}
+	blocks := 1 + spec.SequenceBlocks(simulatedSeqTokens) + g.IntN(2)*g.IntN(30)
+	m.kv = kvcache.New(blocks, blockTokens, states, g.IntN(3) > 0, groups...)
 	m.s = New(m.cfg, m.kv)
-	m.dev = &historyDevice{blockTokens: blockTokens, slots: make([]uint64, blocks*blockTokens), states: make([]uint64, states)}
+	m.dev = &historyDevice{blockTokens: blockTokens, groups: groups, slots: make([]uint64, blocks*blockTokens), states: make([]uint64, states)}
 	return m
+}
+
+// randomGroups are groups of layers: half of the time one that sees everything.
+func randomGroups(g *rand.Rand) []backend.KVGroup {
+	if g.IntN(2) == 0 {
+		return make([]backend.KVGroup, 1)
+	}
+	groups := make([]backend.KVGroup, 1+g.IntN(3))
+	for i := range groups {
+		switch g.IntN(4) {
+		case 0, 1:
+			groups[i].Window = 1 + g.IntN(12)
+		case 2:
+			groups[i].Chunk = 1 + g.IntN(12)
+		}
+	}
+	return groups
 }
 
 // run lets requests arrive until there have been enough, and steps until all
@@ -308,7 +341,11 @@ func (m *simulation) plan() ([]plannedChunk, error) {
 		if m.cfg.WholePrompts && !c.Draw && c.N != c.Seq.MaxChunk && !m.endsAtState(c) {
 			return nil, fmt.Errorf("the prompt of sequence %d is cut: %+v", c.Seq.ID, c)
 		}
-		step = append(step, plannedChunk{c, slices.Clone(c.Seq.Tokens), slices.Clone(c.Seq.Table.Blocks)})
+		planned := plannedChunk{Chunk: c, tokens: slices.Clone(c.Seq.Tokens)}
+		for g := range m.kv.Groups() {
+			planned.tables = append(planned.tables, m.kv.AppendTable(nil, &c.Seq.Table, g))
+		}
+		step = append(step, planned)
 	}
 	if tokens > m.cfg.MaxTokens || len(chunks) > m.cfg.MaxSeqs || len(m.s.running) > m.cfg.MaxSeqs {
 		return nil, fmt.Errorf("a step of %d tokens and %d chunks with %d running sequences exceeds %+v", tokens, len(chunks), len(m.s.running), m.cfg)
@@ -371,7 +408,9 @@ func (m *simulation) eachWrite(step []plannedChunk, f func(c *plannedChunk, b kv
 	for i := range step {
 		c := &step[i]
 		for pos := c.Start; pos < c.Start+c.N; pos++ {
-			f(c, c.blockAt(pos, m.dev.blockTokens))
+			for g := range c.tables {
+				f(c, c.tables[g][pos/m.dev.blockTokens])
+			}
 		}
 	}
 }
@@ -424,8 +463,8 @@ func (m *simulation) checkOutputs() error {
 // TestRandom runs random workloads. Every sequence must draw what it draws alone,
 // finish once, and give back its blocks.
 func TestRandom(t *testing.T) {
-	preempted, hits, stateful, aborted, late := 0, uint64(0), uint64(0), 0, 0
-	for seed := range uint64(300) {
+	preempted, hits, stateful, windowed, aborted, late := 0, uint64(0), uint64(0), uint64(0), 0, 0
+	for seed := range uint64(500) {
 		m := newSimulation(seed)
 		if err := m.run(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -433,6 +472,9 @@ func TestRandom(t *testing.T) {
 		hits += m.s.Counters().PrefixHits
 		if m.kv.Stateful() {
 			stateful += m.s.Counters().PrefixHits
+		}
+		if m.dev.groups[0] != (backend.KVGroup{}) {
+			windowed += m.s.Counters().PrefixHits
 		}
 		for _, j := range m.jobs {
 			preempted += j.q.Preempted
@@ -442,8 +484,8 @@ func TestRandom(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d preemptions, %d tokens from the prefix cache, %d of them with a state, %d aborts, %d tokens postponed", preempted, hits, stateful, aborted, late)
-	if preempted < 100 || hits < 1000 || stateful < 400 || aborted < 100 || late < 1000 {
+	t.Logf("%d preemptions, %d tokens from the prefix cache, %d of them with a state, %d with a window, %d aborts, %d tokens postponed", preempted, hits, stateful, windowed, aborted, late)
+	if preempted < 100 || hits < 1000 || stateful < 400 || windowed < 200 || aborted < 100 || late < 1000 {
 		t.Error("there were too few of these for the test to mean anything")
 	}
 }

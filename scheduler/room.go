@@ -72,7 +72,7 @@ func (s *Scheduler) tally() {
 		q.Account.in.blocks, q.tenant().blocks = 0, 0
 	}
 	for _, q := range s.running {
-		n := len(q.Table.Blocks)
+		n := s.kv.Held(&q.Table)
 		q.Account.in.blocks += n
 		q.tenant().blocks += n
 	}

@@ -38,6 +38,10 @@ type Config struct {
 	// rounded up to whole blocks. 0: it is kept there only.
 	StateEvery int
 
+	// LongAfter is the number of tokens after which a sequence is a long one, whose tokens are all computed in
+	// another way: one that grows beyond it is computed anew, from its first token on. 0: there is no such number.
+	LongAfter int
+
 	// Priority orders sequences by (Priority, Arrival) instead of by Arrival alone.
 	Priority bool
 }
@@ -133,7 +137,7 @@ type deferredRelease struct {
 // New returns a scheduler that takes blocks from kv.
 func New(cfg Config, kv *kvcache.Manager) *Scheduler {
 	s := &Scheduler{cfg: cfg, kv: kv}
-	s.cfg.StateEvery = kv.Need(cfg.StateEvery) * kv.BlockTokens()
+	s.cfg.StateEvery = kv.Entries(cfg.StateEvery) * kv.BlockTokens()
 	s.credit = s.maxCredit()
 	return s
 }
@@ -177,12 +181,8 @@ func (s *Scheduler) eachProject(f func(*part)) {
 // Counters returns what has been counted so far.
 func (s *Scheduler) Counters() Counters { return s.counters }
 
-// Fits reports whether a sequence of n tokens can run at all.
-func (s *Scheduler) Fits(n int) bool {
-	return n <= s.cfg.MaxSeqTokens && s.kv.Need(n) <= s.kv.Total()
-}
-
-// Add queues q. The caller has checked that its prompt and output fit (Fits).
+// Add queues q. The caller has checked that its prompt and output fit: they are at most
+// Config.MaxSeqTokens, and the pool has all the blocks that they take at a time.
 func (s *Scheduler) Add(q *Sequence) {
 	q.Prepare()
 	if q.Leader != nil {
@@ -255,19 +255,24 @@ func (s *Scheduler) release(q *Sequence) {
 func (s *Scheduler) deferredBlocks() int {
 	n := 0
 	for i := range s.deferred {
-		n += len(s.deferred[i].table.Blocks)
+		n += s.kv.Held(&s.deferred[i].table)
 	}
 	return n
 }
 
 // preempt takes the blocks of q back and queues it again. It keeps its tokens.
 func (s *Scheduler) preempt(q *Sequence) {
+	s.requeue(q)
+	q.Preempted++
+	s.counters.Preemptions++
+}
+
+// requeue takes the blocks of q back and lets it wait, from its first token on.
+func (s *Scheduler) requeue(q *Sequence) {
 	s.leave(q)
 	s.release(q)
 	s.refundWork(q)
 	q.Computed = 0
-	q.Preempted++
-	s.counters.Preemptions++
 	s.enqueue(q)
 }
 
@@ -305,7 +310,7 @@ func (s *Scheduler) Check() error {
 		if q.Status != Running {
 			return fmt.Errorf("scheduler: sequence %d is in the running queue with status %d", q.ID, q.Status)
 		}
-		if have := len(q.Table.Blocks) * s.kv.BlockTokens(); have < q.Computed {
+		if have := s.kv.Holds(&q.Table); have < q.Computed {
 			return fmt.Errorf("scheduler: sequence %d has computed %d tokens and has blocks for %d", q.ID, q.Computed, have)
 		}
 		tables = append(tables, &q.Table)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/backend"
 	"weir/internal/testkit"
 	"weir/kvcache"
 )
@@ -13,7 +14,7 @@ import (
 // TestScripts runs the scripts in testdata. Their commands are
 //
 //	config [blocks=100] [block=4] [budget=100] [seqs=10] [len=1000] [prefill=N] [work=N] [scored=N]
-//	    [states=N] [every=N] [whole] [priority] [nocache]
+//	    [states=N] [every=N] [long=N] [whole] [priority] [nocache] [windows=N,...]
 //	add id=N prompt=LENGTH [base=N] [max=100] [min=N] [eos=N] [stop=N,...] [prio=N] [chunk=N]
 //	    [leader=N] [tenant=NAME] [project=NAME] [maxpattern=N] [minpattern=N] [count=2] [work=N] [scores] [suffix=N] [postponable]
 //	step [draw=ID:TOKEN,...] [times=N]   plan a step, run it and book it
@@ -25,7 +26,8 @@ import (
 //	forget [force]                       empty the prefix cache
 //	state
 //
-// config starts over. The prompt of a sequence is base, base+1, and so on; base
+// windows are those of groups of layers, 0 for all positions; the blocks of a position in all groups stand
+// next to each other. config starts over. The prompt of a sequence is base, base+1, and so on; base
 // is 1000 times the id unless it is given. A sequence draws token 1 unless draw
 // says otherwise.
 func TestScripts(t *testing.T) {
@@ -85,10 +87,18 @@ func (s *script) run(c testkit.Command) string {
 }
 
 func (s *script) config(c testkit.Command) {
-	s.kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), c.Int("states", 0), !c.Has("nocache"))
+	s.kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), c.Int("states", 0), !c.Has("nocache"), windows(c.Ints("windows"))...)
 	s.s = New(Config{MaxTokens: c.Int("budget", 100), MaxSeqs: c.Int("seqs", 10), MaxSeqTokens: c.Int("len", 1000),
-		MaxPrefill: c.Int("prefill", 0), MaxWork: c.Int("work", 0), MaxScored: c.Int("scored", 0), StateEvery: c.Int("every", 0), Priority: c.Has("priority"), WholePrompts: c.Has("whole")}, s.kv)
+		MaxPrefill: c.Int("prefill", 0), MaxWork: c.Int("work", 0), MaxScored: c.Int("scored", 0), StateEvery: c.Int("every", 0), LongAfter: c.Int("long", 0), Priority: c.Has("priority"), WholePrompts: c.Has("whole")}, s.kv)
 	s.sequences, s.inFlight = map[int]*Sequence{}, nil
+}
+
+// windows are groups of layers with these windows.
+func windows(list []int32) (groups []backend.KVGroup) {
+	for _, w := range list {
+		groups = append(groups, backend.KVGroup{Window: int(w)})
+	}
+	return groups
 }
 
 func (s *script) add(c testkit.Command) {

@@ -75,6 +75,10 @@ type Sequence struct {
 
 // progress is what the scheduler notes of a sequence while it waits and runs.
 type progress struct {
+	// Long says that the sequence has more than Config.LongAfter tokens, and that what is computed of it was
+	// computed so.
+	Long bool
+
 	admitted  bool   // has been admitted once, so Cached is set
 	followers int    // sequences whose Leader it is
 	lastStep  uint64 // the last planned step that computes it

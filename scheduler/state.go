@@ -83,6 +83,33 @@ func (s *Scheduler) settle(c Chunk) {
 	s.kv.Settle(&c.Seq.Table, c.Start, hold)
 }
 
+// slide gives the blocks back that no chunk of q sees after c, which has been computed. What further
+// choices begin with is held until all have begun.
+func (s *Scheduler) slide(c Chunk) {
+	if c.Seq.Status != Running {
+		return // it has been preempted, and its table is empty
+	}
+	at := c.Start + c.N
+	if c.Seq.followers > 0 {
+		at = min(at, s.forkPoint(c.Seq))
+	}
+	s.kv.Slide(&c.Seq.Table, at)
+}
+
+// letGo gives the blocks back that q does not see any more, because it cannot go on otherwise. It may hold them
+// for further choices, which compute the prompt themselves then. A step in flight that computes q has to
+// end first.
+func (s *Scheduler) letGo(q *Sequence) (freed, wait bool) {
+	switch {
+	case s.kv.HeldAt(&q.Table, q.Computed) >= s.kv.Held(&q.Table):
+		return false, false
+	case q.lastStep > s.ended:
+		return false, true
+	}
+	s.kv.Slide(&q.Table, q.Computed)
+	return true, false
+}
+
 // findState reports whether there is a state slot for the waiting sequence q, or none is needed. If
 // all are in use, that is as if there were no place.
 func (s *Scheduler) findState(q *Sequence) bool {

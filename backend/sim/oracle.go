@@ -64,7 +64,9 @@ type Oracle struct {
 // slot is what was written to a KV slot.
 type slot struct {
 	token, pos int32
-	step       int // that wrote it; before the first, neverWritten
+	group      int32 // of layers
+	long       bool  // of a sequence that was long then
+	step       int   // that wrote it; before the first, neverWritten
 }
 
 // block is what is known of a block of KV slots.
@@ -72,6 +74,8 @@ type block struct {
 	step   int   // the last one that wrote to it; before the first, neverWritten
 	pos    int32 // the last position that this step wrote
 	listed int   // number of the last table that lists it
+	group  int32 // of the tables that list it, in the last step that did
+	used   int   // that step; before the first, neverWritten
 }
 
 // state is what is known of a state slot: the hash of the tokens that it comes after, and how many
@@ -103,6 +107,9 @@ func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
 	if err := spec.Check(); err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
+	if spec.StateSlots > 0 && wholeGroup(spec) < 0 {
+		return nil, fmt.Errorf("sim: %w", broken("states are hashes of whole histories, which no group of layers sees"))
+	}
 	o := &Oracle{
 		spec:   spec,
 		cfg:    cfg,
@@ -117,7 +124,7 @@ func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
 		o.slots[i] = slot{pos: -1, step: neverWritten}
 	}
 	for i := range o.blocks {
-		o.blocks[i].step = neverWritten
+		o.blocks[i].step, o.blocks[i].used = neverWritten, neverWritten
 	}
 	for i := range o.states {
 		o.states[i] = state{pos: -1, wrote: neverWritten, read: neverWritten}
@@ -251,38 +258,46 @@ func (o *Oracle) forward(s *step) error {
 	return nil
 }
 
-// eachRun calls f with the run [from, to) and the table of each sequence.
-func eachRun(b *backend.Batch, f func(i int, from, to int32, table []int32) error) error {
-	from, first := int32(0), int32(0)
+// eachRun calls f with the run [from, to) of each sequence.
+func eachRun(b *backend.Batch, f func(i int, from, to int32) error) error {
+	from := int32(0)
 	for i, to := range b.QueryEnd {
-		if err := f(i, from, to, b.Tables[first:b.TableEnd[i]]); err != nil {
+		if err := f(i, from, to); err != nil {
 			return err
 		}
-		from, first = to, b.TableEnd[i]
+		from = to
 	}
 	return nil
 }
 
-// claim notes which blocks the tables of s list. No table may list a block twice, and the
+// claim notes which blocks the tables of s list. No table may list a block twice, no block may be in
+// tables of two groups of layers, and the
 // step in flight may still write to a block: whoever has that one now must be the same
 // sequence, further on.
 func (o *Oracle) claim(s *step) error {
 	size := int32(o.spec.BlockTokens)
-	return eachRun(s.batch, func(i int, _, _ int32, table []int32) error {
-		id := (s.n+1)*(o.spec.MaxSeqs+1) + i // of this table, never 0
-		for j, blk := range table {
+	for at := range s.batch.TableEnd {
+		g, i := at/len(s.batch.QueryEnd), at%len(s.batch.QueryEnd)
+		id := (s.n+1)*(o.spec.MaxSeqs*o.spec.NumGroups()+1) + at // of this table, never 0
+		for j, blk := range s.batch.Table(g, i) {
+			if blk == 0 {
+				continue
+			}
 			m := &o.blocks[blk]
 			if m.listed == id {
 				return broken("sequence %d: block %d is twice in one table", i, blk)
 			}
-			m.listed = id
+			if m.used == s.n && m.group != int32(g) {
+				return broken("sequence %d: block %d is in tables of groups %d and %d", i, blk, m.group, g)
+			}
+			m.listed, m.used, m.group = id, s.n, int32(g)
 			stillWritten := s.overlap && m.step == s.n-1
 			if stillWritten && (int(m.pos/size) != j || s.batch.KVLen[i] <= m.pos) {
 				return broken("sequence %d: block %d was given away before the step that writes it ended", i, blk)
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // claimStates notes which state slots s uses. A slot that the step in flight uses may only be written by
@@ -308,23 +323,25 @@ func (o *Oracle) claimStates(s *step) error {
 // two steps that are in flight together.
 func (o *Oracle) write(s *step) error {
 	b, size := s.batch, int32(o.spec.BlockTokens)
-	return eachRun(b, func(i int, from, to int32, _ []int32) error {
+	return eachRun(b, func(i int, from, to int32) error {
 		for t := from; t < to; t++ {
-			pos, at := b.Pos[t], b.Slots[t]
 			token, err := o.resolve(s, b.Tokens[t])
 			if err != nil {
 				return err
 			}
-			w := &o.slots[at]
-			if w.step == s.n {
-				return broken("sequence %d: slot %d of position %d is written twice in this step", i, at, pos)
+			for g := range o.spec.NumGroups() {
+				pos, at := b.Pos[t], b.Slots[g*len(b.Tokens)+int(t)]
+				w := &o.slots[at]
+				if w.step == s.n {
+					return broken("sequence %d: slot %d of position %d is written twice in this step", i, at, pos)
+				}
+				if s.overlap && w.step == s.n-1 {
+					return broken("sequence %d: slot %d of position %d is still written by the step before", i, at, pos)
+				}
+				*w = slot{token, pos, int32(g), b.IsLong(i), s.n}
+				m := &o.blocks[at/size]
+				m.step, m.pos = s.n, pos
 			}
-			if s.overlap && w.step == s.n-1 {
-				return broken("sequence %d: slot %d of position %d is still written by the step before", i, at, pos)
-			}
-			*w = slot{token, pos, s.n}
-			m := &o.blocks[at/size]
-			m.step, m.pos = s.n, pos
 		}
 		return nil
 	})
@@ -359,9 +376,9 @@ func (o *Oracle) resolve(s *step, token int32) (int32, error) {
 // recurrent state is such a hash, which has to be that of the history when it is read.
 func (o *Oracle) attend(s *step) error {
 	s.histories, o.left = s.histories[:0], o.left[:0]
-	err := eachRun(s.batch, func(i int, from, to int32, table []int32) error {
+	err := eachRun(s.batch, func(i int, from, to int32) error {
 		first := len(s.histories)
-		h, err := o.history(s, i, from, to, table)
+		h, err := o.history(s, i, from, to)
 		if o.spec.Whole {
 			for j := range s.histories[first:] { // each position sees what comes after it, too
 				s.histories[first+j] = mix(s.histories[first+j] ^ mix(h))
@@ -377,45 +394,6 @@ func (o *Oracle) attend(s *step) error {
 		o.states[out].hash, o.states[out].pos = o.left[i].hash, o.left[i].pos
 	}
 	return nil
-}
-
-// history reads the history of sequence i back, which has the run [from, to) and this table. It
-// returns its hash, and keeps those of the rows.
-func (o *Oracle) history(s *step, i int, from, to int32, table []int32) (uint64, error) {
-	b, size := s.batch, int32(o.spec.BlockTokens)
-	h := mix(o.cfg.Seed)
-	pos, n := int32(0), b.KVLen[i]
-	for _, blk := range table {
-		for _, sl := range o.slots[blk*size : (blk+1)*size] {
-			if pos == n {
-				return h, nil
-			}
-			if sl.pos != pos {
-				return 0, broken("sequence %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
-			}
-			if pos == b.Pos[from] && !o.holds(b, i, pos, h) {
-				return 0, broken("sequence %d: state slot %d does not hold the state after its first %d tokens", i, b.StateIn[i], pos)
-			}
-			h = mix(h ^ uint64(uint32(sl.token)))
-			if t := from + pos - b.Pos[from]; len(b.Types) > 0 && t >= from { // an encoder's sequences are whole
-				h = mix(h ^ uint64(b.Types[t]))
-			}
-			if next := len(s.histories); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
-				s.histories = append(s.histories, h)
-			}
-			pos++
-		}
-	}
-	return h, nil
-}
-
-// holds reports whether sequence i goes on from the state after its first pos tokens, whose hash is h.
-func (o *Oracle) holds(b *backend.Batch, i int, pos int32, h uint64) bool {
-	if len(o.states) == 0 {
-		return true
-	}
-	in := &o.states[b.StateIn[i]]
-	return in.pos == pos && in.hash == h
 }
 
 // draw computes the results of all rows, in s.out.
@@ -534,8 +512,8 @@ type snapshot struct {
 }
 
 // slicesOf lists the slices of b, to treat them alike.
-func slicesOf(b *backend.Batch) [11]*[]int32 {
-	return [11]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.Types, &b.At}
+func slicesOf(b *backend.Batch) [12]*[]int32 {
+	return [12]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.StateIn, &b.StateOut, &b.Types, &b.Long, &b.At}
 }
 
 func (c *snapshot) keepBatch(b *backend.Batch) {

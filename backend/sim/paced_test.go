@@ -334,7 +334,7 @@ func TestPacedRefuses(t *testing.T) {
 	if err := be.Begin(first()); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
-	if be.Spec() != small {
+	if !be.Spec().Equal(small) {
 		t.Errorf("%+v", be.Spec())
 	}
 }

@@ -56,6 +56,11 @@ func (s *Stopwatch) EmbedAdd(dst model.Act, w model.Weight, by model.Index, offs
 	s.Device.EmbedAdd(dst, w, by, offset)
 }
 
+func (s *Stopwatch) Select(q, weights model.Act, kv int, c model.Selection) {
+	defer s.other(time.Now())
+	s.Device.Select(q, weights, kv, c)
+}
+
 func (s *Stopwatch) Norm(dst, src model.Act, n model.Norm) {
 	defer s.other(time.Now())
 	s.Device.Norm(dst, src, n)

@@ -157,7 +157,7 @@ func (o *benchEngineOptions) fit(network *model.Model, c *cpu.Config) (perToken 
 	if o.MaxKV = int64(o.kvMemory); o.MaxKV == 0 && available > 0 {
 		o.MaxKV = max(1, available-packed-int64(o.Memory)-1<<30) // 1 GiB is for activations and all else
 	}
-	if perToken, err = cacheBytes(&network.Config, c.KVType); err != nil {
+	if perToken, err = cacheBytes(&network.Config, c.KVType, 0); err != nil {
 		return 0, usageError{err}
 	}
 	return perToken, nil

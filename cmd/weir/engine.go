@@ -106,6 +106,9 @@ func (o *engineOptions) suiting(s *source) *engineOptions {
 
 // longest is the longest sequence to plan for if none was asked for.
 func (o *engineOptions) longest(c *model.Config, found *gpu) int {
+	if n := c.Network.LongAfter; found != nil && n > 0 {
+		return n // a GPU has no rotations for longer ones yet
+	}
 	if o.chunked {
 		return c.MaxSeqTokens
 	}
@@ -191,11 +194,12 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, long
 // machine's memory beside so many bytes of weights, and sets what e says of the cache.
 func (e *preparedEngine) sizeHostCache(s *source, opt *model.Options, o *engineOptions, weights int64) (kvType cpu.Format, err error) {
 	_, kvType, e.cacheType = o.types()
-	perToken, err := cacheBytes(&s.network.Config, kvType)
+	opt.GroupWindows = opt.MaxSeqTokens
+	perToken, err := cacheBytes(&s.network.Config, kvType, opt.GroupWindows)
 	if err != nil {
 		return kvType, usageError{err}
 	}
-	room := cacheRoom{asked: int64(o.kvMemory), limit: memoryLimit(), weights: weights, state: s.network.Config.StateBytes(), shorten: e.shorten}
+	room := cacheRoom{asked: int64(o.kvMemory), limit: memoryLimit(), weights: weights, state: s.network.Config.StateBytes(), groups: s.network.Groups(*opt), shorten: e.shorten}
 	opt.NumBlocks, e.kvBytes, err = room.sizePool(opt, perToken)
 	if !o.chunked && o.maxTokens == 0 { // steps need not be longer than the sequences that fit
 		opt.MaxTokens, _ = o.stepLimits(false, opt.MaxSeqTokens)
@@ -210,7 +214,7 @@ func specOf(network *model.Model, opt model.Options, depth int) backend.Spec {
 	if network.Config.StateBytes() > 0 {
 		states = opt.StateSlots
 	}
-	return backend.Spec{StateSlots: states, Hidden: network.Config.Hidden, Whole: network.Config.Network.Whole, VocabSize: network.Config.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
+	return backend.Spec{Groups: network.Groups(opt), StateSlots: states, Hidden: network.Config.Hidden, Whole: network.Config.Network.Whole, VocabSize: network.Config.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 		MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: depth}
 }
 

@@ -129,7 +129,7 @@ func TestCacheBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, f := range cacheFormats {
-		n, err := cacheBytes(&c, f)
+		n, err := cacheBytes(&c, f, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"weir/internal/jsontext"
+	"weir/pooling"
 	"weir/tokenizer"
 	"weir/weights/gguf"
 )
@@ -67,6 +68,33 @@ func (s *source) openEmbedded(f *gguf.File) (err error) {
 	}
 	s.texts = memoryFiles{"tokenizer_config.json": text}
 	return nil
+}
+
+// embeddedPooling is the plan of a GGUF file whose key pooling_type says that its model embeds; nil: it does not.
+// Vectors get length 1, as llama.cpp's server gives them by default and as the models' modules do.
+func embeddedPooling(f *gguf.File, hidden int) (p *pooling.Plan, err error) {
+	defer f.CatchFault(debug.SetPanicOnFault(true), &err)
+	arch, _ := f.Metadata.String("general.architecture")
+	key := arch + ".pooling_type"
+	v, ok := f.Metadata.Value(key)
+	if !ok {
+		return nil, nil
+	}
+	n, err := v.Int()
+	if err != nil {
+		return nil, fmt.Errorf("the key %s %w", key, err)
+	}
+	switch n { // llama.cpp, enum llama_pooling_type
+	case 0:
+		return nil, nil
+	case 1:
+		return &pooling.Plan{Kind: pooling.Mean, Hidden: hidden, Normalize: true}, nil
+	case 2:
+		return &pooling.Plan{Kind: pooling.First, Hidden: hidden, Normalize: true}, nil
+	case 3:
+		return &pooling.Plan{Kind: pooling.Last, Hidden: hidden, Normalize: true}, nil
+	}
+	return nil, fmt.Errorf("the key %s is %d (supported: 0 to 3, which are none, mean, first and last token)", key, n)
 }
 
 // embeddedTemplates are the chat templates of a GGUF file, with their names.

@@ -178,7 +178,7 @@ func fitPool(dev *cuda.Device, r *model.Runner, opt *model.Options, block int64,
 		return fmt.Errorf("--kv-cache-memory %s: the GPU has %s left for it (--gpu-memory-utilization %v)", inUnits(room.asked), inUnits(max(free, 0)), share)
 	}
 	if room.asked == 0 { // no more than the largest number of full sequences needs
-		room.asked = min(max(free, 1), block*(1+blocksPerSequence(*opt)*int64(opt.MaxSeqs)))
+		room.asked = min(max(free, 1), block*(1+room.blocksPerSequence(*opt)*int64(opt.MaxSeqs)))
 	}
 	blocks, _, err := room.sizePool(opt, block/int64(opt.BlockTokens))
 	if err != nil {

@@ -296,7 +296,7 @@ func TestContextOnGPU(t *testing.T) {
 			t.Fatal(err)
 		}
 		// 20 MiB hold 426 blocks of 16 tokens of 3,072 bytes, one of which is the null block.
-		if s := b.Spec(); s.MaxSeqTokens != 6656 || s.NumBlocks != 426 || s != e.spec {
+		if s := b.Spec(); s.MaxSeqTokens != 6656 || s.NumBlocks != 426 || !s.Equal(e.spec) {
 			t.Errorf("%+v, the engine has %+v", s, e.spec)
 		}
 		if err := b.Close(); err != nil {

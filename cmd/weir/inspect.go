@@ -194,7 +194,7 @@ func (o *inspectOptions) describeNetwork(x *inspection, m *model.Model) {
 	}
 	x.Layers = kinds.list()
 	for name, f := range cacheFormats {
-		if perToken, err := cacheBytes(c, f); err == nil { // int8 is not for all
+		if perToken, err := cacheBytes(c, f, 0); err == nil { // int8 is not for all
 			x.Memory.KVPer1000[name] = 1000 * perToken
 		}
 	}

@@ -238,7 +238,7 @@ func (s *service) becomeReady(ended <-chan struct{}) {
 	}
 	s.log.Info("ready", "seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", s.engine.device,
 		"parameters", network.Parameters(), "weights", inUnits(network.WeightBytes()), "kv_cache", inUnits(s.engine.kvBytes),
-		"kv_tokens", (spec.NumBlocks-1)*spec.BlockTokens, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())
+		"kv_tokens", (spec.NumBlocks-1)/spec.NumGroups()*spec.BlockTokens, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())
 }
 
 // shortened is what the log says if the context is shorter than the model's although no length

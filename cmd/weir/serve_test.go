@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -194,8 +195,14 @@ func TestServeEmbeddings(t *testing.T) {
 	write("modules.json", `[{"path":"","type":"sentence_transformers.models.Transformer"},{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"},`+
 		`{"path":"2_Normalize","type":"sentence_transformers.models.Normalize"}]`)
 	write("1_Pooling/config.json", fmt.Sprintf(`{"word_embedding_dimension":%d,"pooling_mode_mean_tokens":true}`, config.Hidden))
+	pooled := func(kind uint32) string {
+		g := tinyGGUF(t)
+		g.Set("qwen3.pooling_type", kind)
+		return writeGGUF(t, "x.gguf", g)
+	}
 	vectors := map[string][]float64{}
-	for name, args := range map[string][]string{"modules": {dir}, "last": {"--runner", "pooling"}, "generate": {dir, "--runner", "generate"}} {
+	for name, args := range map[string][]string{"modules": {dir}, "last": {"--runner", "pooling"}, "generate": {dir, "--runner", "generate"},
+		"mean of a GGUF file": {pooled(1)}, "last of a GGUF file": {pooled(3)}} {
 		url, stop := startServe(t, args...)
 		code, body, _ := do(t, http.DefaultClient, "POST", url+"/v1/embeddings", `{"input":"Paris is the capital of France."}`)
 		chat, _ := post(t, url, question)
@@ -222,6 +229,12 @@ func TestServeEmbeddings(t *testing.T) {
 	}
 	if math.Abs(squares-1) > 1e-5 || product > 0.999 {
 		t.Errorf("a vector of length %v; mean and last token: %v", math.Sqrt(squares), product)
+	}
+	if !slices.Equal(vectors["mean of a GGUF file"], vectors["modules"]) || !slices.Equal(vectors["last of a GGUF file"], vectors["last"]) {
+		t.Error("a GGUF file gives other vectors than the folder")
+	}
+	if code, _, errOut := runWeir("serve", "--port", "0", "--data-dir", "", pooled(4)); code != 1 || !strings.Contains(errOut, "the key qwen3.pooling_type is 4 (supported: 0 to 3") {
+		t.Errorf("%d %s", code, errOut)
 	}
 	write("1_Pooling/config.json", `{"word_embedding_dimension":7,"pooling_mode_mean_tokens":true}`)
 	if code, _, errOut := runWeir("serve", "--port", "0", "--data-dir", "", dir); code != 1 || !strings.Contains(errOut, "vectors of 7 components") {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"sort"
 
+	"weir/backend"
 	"weir/device/cpu"
 	"weir/model"
 )
@@ -11,9 +13,10 @@ import (
 // the choice: a shorter one would cut many conversations, so that it has to be asked for.
 const leastContext = 4096
 
-// cacheBytes is how many bytes the keys and values of one token take.
-func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {
-	return cpu.KVBytesPerToken(f, c.Shape())
+// cacheBytes is how many bytes the keys and values of one token take in a KV block, with the groups of
+// layers that windows of less than below positions make; 0: none.
+func cacheBytes(c *model.Config, f cpu.Format, below int) (int64, error) {
+	return cpu.KVBytesPerToken(f, c.GroupedShape(below))
 }
 
 // packedBytes is how many bytes of memory the weights take on the CPU. Embeddings stay in their
@@ -43,20 +46,32 @@ func checkMemory(weights, available, limit int64) error {
 	return nil
 }
 
-// blocksPerSequence is how many KV blocks the longest sequence needs.
-func blocksPerSequence(o model.Options) int64 {
-	return int64((o.MaxSeqTokens + o.BlockTokens - 1) / o.BlockTokens)
-}
-
 // A cacheRoom is the memory that the KV cache may have.
 type cacheRoom struct {
 	asked   int64 // --kv-cache-memory, or 0
 	limit   int64 // memory of the machine; 0: that is unknown
 	weights int64 // what the weights take of it
 	state   int64 // bytes of a sequence's recurrent state; 0: there is none
+	groups  []backend.KVGroup
 	// shorten says that the longest sequence may become shorter, down to leastContext,
 	// so that it fits: it was not asked for.
 	shorten bool
+}
+
+// blocksPerSequence is how many KV blocks the longest sequence holds at a time.
+func (r cacheRoom) blocksPerSequence(o model.Options) int64 {
+	s := backend.Spec{BlockTokens: o.BlockTokens, MaxTokens: o.MaxTokens, Groups: r.groups}
+	return int64(s.SequenceBlocks(o.MaxSeqTokens))
+}
+
+// longest is the longest sequence that so many KV blocks are enough for, but not more than o.MaxSeqTokens.
+func (r cacheRoom) longest(blocks int64, o model.Options) int64 {
+	n := sort.Search(o.MaxSeqTokens, func(n int) bool {
+		o := o
+		o.MaxSeqTokens = n + 1
+		return r.blocksPerSequence(o) > blocks
+	})
+	return int64(n)
 }
 
 // unknownRoom is the size of the KV cache on a machine whose memory is unknown.
@@ -100,20 +115,20 @@ const (
 // least. If it cannot, o.MaxSeqTokens becomes as much as fits, or there is an error that says
 // which flags help.
 func (r cacheRoom) sizePool(o *model.Options, perToken int64) (blocks int, bytes int64, err error) {
-	block, perSeq := perToken*int64(o.BlockTokens), blocksPerSequence(*o)
+	block, perSeq := perToken*int64(o.BlockTokens), r.blocksPerSequence(*o)
 	least := *o
 	least.MaxSeqTokens = min(leastContext, o.MaxSeqTokens)
 	states := leastStates * r.state
-	budget := r.budget((1+perSeq)*block+states, (1+blocksPerSequence(least))*block+states)
+	budget := r.budget((1+perSeq)*block+states, (1+r.blocksPerSequence(least))*block+states)
 	if r.state > 0 {
 		o.StateSlots = int(max(leastStates, min(budget/2/r.state, int64(1+statesPerSequence*o.MaxSeqs))))
 		states = int64(o.StateSlots) * r.state
 		budget = max(0, budget-states)
 	}
 	n := min(budget/block, int64(1<<31-1)/int64(o.BlockTokens))
-	if n < 1+perSeq && r.shorten && n >= 1+blocksPerSequence(least) {
-		o.MaxSeqTokens = roundContext((n - 1) * int64(o.BlockTokens))
-		perSeq = blocksPerSequence(*o)
+	if n < 1+perSeq && r.shorten && n >= 1+r.blocksPerSequence(least) {
+		o.MaxSeqTokens = roundContext(r.longest(n-1, *o))
+		perSeq = r.blocksPerSequence(*o)
 	}
 	if r.asked == 0 {
 		n = min(n, 1+perSeq*int64(o.MaxSeqs))
@@ -125,7 +140,7 @@ func (r cacheRoom) sizePool(o *model.Options, perToken int64) (blocks int, bytes
 	if r.shorten {
 		short = least
 	}
-	fits, needs := max(0, n-1)*int64(o.BlockTokens), inUnits((1+blocksPerSequence(short))*block+states)
+	fits, needs := r.longest(n-1, *o), inUnits((1+r.blocksPerSequence(short))*block+states)
 	return 0, 0, fmt.Errorf("one sequence of %d tokens needs %s of KV cache, there are %s: set --max-model-len to at most %d, or --kv-cache-memory to at least %s",
 		short.MaxSeqTokens, needs, inUnits(budget+states), fits, needs)
 }

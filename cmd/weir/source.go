@@ -75,9 +75,9 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 }
 
 // openPooling settles whether the model embeds, classifies or generates. By itself a folder of sentence-transformers embeds, as its
-// modules say; a network with the head of a classifier classifies; and one without a head embeds, which is all that it can do. Without modules the vector of an encoder
-// is the mean, as in sentence-transformers; that of any other network, which can be made to embed, is that of the last
-// token, with length 1, as in vLLM.
+// modules say, and so does a GGUF file with a pooling; a network with the head of a classifier classifies; and one without a head
+// embeds, which is all that it can do. Without modules the vector of an encoder is the mean, as in sentence-transformers; that of any
+// other network, which can be made to embed, is that of the last token, with length 1, as in vLLM.
 func (s *source) openPooling(runner string) error {
 	c := &s.network.Config
 	if runner == "generate" {
@@ -93,6 +93,11 @@ func (s *source) openPooling(runner string) error {
 			modules, err = pooling.Embeds(s.texts) // and not the head of a cross-encoder
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if f := s.network.GGUF(); f != nil {
+		if s.pooling, err = embeddedPooling(f, c.Hidden); s.pooling != nil || err != nil {
 			return err
 		}
 	}

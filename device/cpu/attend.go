@@ -173,7 +173,7 @@ type attendJob struct {
 	a      model.Attention
 	sinks  []float32 // [heads], or nil
 
-	planned [2]int // the group and the KV heads for which the spans are
+	planned [3]int // the group, the KV heads and the block tables for which the spans are
 
 	phase   attendPhase
 	tasks   int
@@ -230,7 +230,7 @@ func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 // plan cuts the batch into spans, which are as long as possible while there are enough
 // of them for all threads. Their length changes no bit of a result.
 func (j *attendJob) plan(b *backend.Batch) {
-	if shape := [2]int{j.group, j.c.heads}; j.planned == shape {
+	if shape := [3]int{j.group, j.c.heads, j.c.table}; j.planned == shape {
 		return // as for the layer before
 	} else {
 		j.planned = shape
@@ -239,13 +239,13 @@ func (j *attendJob) plan(b *backend.Batch) {
 	queries := len(b.Tokens) * j.c.heads / chunks
 	queries = max(1, minSpanRows/j.group, min(queries, j.rows/j.group))
 	j.spans = j.spans[:0]
-	row, entry := 0, 0
+	row := 0
 	for i, end := range b.QueryEnd {
-		table := b.Tables[entry:b.TableEnd[i]]
+		table := b.Table(j.c.table, i)
 		for ; row < int(end); row += queries {
 			j.spans = append(j.spans, span{row, min(row+queries, int(end)), int(b.KVLen[i]), table})
 		}
-		row, entry = int(end), int(b.TableEnd[i])
+		row = int(end)
 	}
 }
 
@@ -531,7 +531,7 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 		if j.a.Softcap > 0 {
 			im.bound(x, sc.tanh, sc.capped[r0+r], j.a.Softcap)
 		}
-		if !mask(x, lo-start, hi-start) {
+		if !mask(x, lo-start, hi-start) || j.a.Chosen && !j.d.selectJob.keep(s.first+(r0+r)/j.group, x, start) {
 			out.weight[r] = 0
 			continue
 		}

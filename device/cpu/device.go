@@ -52,6 +52,7 @@ type jobs struct {
 	productJob productJob
 	groupJob   groupJob
 	attendJob  attendJob
+	selectJob  selectJob
 	stateJob   stateJob
 	pickJob    pickJob
 }
@@ -98,7 +99,7 @@ func open(cfg Config, place placement) (*Device, error) {
 	d := &Device{cfg: cfg, impl: im, team: team, packed: map[*byte]bool{}}
 	d.draw.kernels = im.draws()
 	d.mem.huge, d.weightMem.huge = cfg.HugePages, cfg.HugePages
-	d.groupJob.d, d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d, d, d
+	d.groupJob.d, d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.selectJob.d, d.pickJob.d = d, d, d, d, d, d, d, d
 	return d, nil
 }
 

@@ -12,7 +12,8 @@ import (
 //
 //	[block][cache][KV head][unit of 16 positions]{ keys, values }
 //
-// where each cache has sizes of its own, and is usually a layer's. keys are one tile of 16
+// where each cache has sizes of its own, and is usually a layer's. With groups of layers a block has one cache
+// of each index (model.KVPlace), and is as large as the largest ones. keys are one tile of 16
 // positions by KeyDim, columns rounded up to whole fours, values one tile of 16
 // dimensions by 16 positions for each 16 dimensions. So P·V needs no transposition. With Int8, keys and values are each
 // followed by their scales, float32 for each of the 16 positions, and a tile is
@@ -29,6 +30,7 @@ type cache struct {
 	keyDim      int
 	valueDim    int
 	blockTokens int
+	table       int // the group whose block tables and slots it uses
 
 	columns    int  // of keys
 	keys       int  // bytes of a unit's keys
@@ -41,8 +43,8 @@ type cache struct {
 	block      int // bytes of a block of all caches
 }
 
-// KVBytesPerToken is how many bytes a position takes in the caches of a model of this
-// shape, padding and scales included.
+// KVBytesPerToken is how many bytes a position takes in a block of the caches of a model of this
+// shape, padding and scales included. With groups of layers, it takes so many in each.
 func KVBytesPerToken(f Format, s model.Shape) (int64, error) {
 	s.Spec.BlockTokens = rowsPerTile
 	caches, err := cacheLayout(f, s)
@@ -55,9 +57,9 @@ func KVBytesPerToken(f Format, s model.Shape) (int64, error) {
 // cacheLayout lays out the caches of a block, one after another.
 func cacheLayout(f Format, s model.Shape) ([]cache, error) {
 	caches := make([]cache, len(s.KV))
-	at := 0
+	sizes := make([]int, len(s.KV)) // of the caches with an index, the largest
 	for i, kv := range s.KV {
-		c := cache{format: f, heads: kv.KVHeads, group: kv.Heads / kv.KVHeads, keyDim: kv.KeyDim, valueDim: kv.ValueDim, blockTokens: s.Spec.BlockTokens, first: at}
+		c := cache{format: f, heads: kv.KVHeads, group: kv.Heads / kv.KVHeads, keyDim: kv.KeyDim, valueDim: kv.ValueDim, blockTokens: s.Spec.BlockTokens, table: s.Place(i).Group}
 		if f == Int8 && kv.KeyDim != kv.ValueDim {
 			return nil, fmt.Errorf("%w: int8 keys and values, where heads have keys of %d and values of %d: the parts of such a key need scales of their own, so take bf16 or f16", ErrConfig, kv.KeyDim, kv.ValueDim)
 		}
@@ -75,14 +77,19 @@ func cacheLayout(f Format, s model.Shape) ([]cache, error) {
 		if err != nil {
 			return nil, err
 		}
+		index := s.Place(i).Index
+		sizes[index] = max(sizes[index], size)
+		caches[i] = c
+	}
+	starts, at := make([]int, len(sizes)), 0
+	for i, size := range sizes {
 		if at > math.MaxInt-size {
 			return nil, fmt.Errorf("%w: a KV block of more than %d bytes", ErrConfig, math.MaxInt)
 		}
-		at += size
-		caches[i] = c
+		starts[i], at = at, at+size
 	}
 	for i := range caches {
-		caches[i].block = at
+		caches[i].first, caches[i].block = starts[s.Place(i).Index], at
 	}
 	return caches, nil
 }
@@ -228,7 +235,7 @@ func (j *headsJob) do(worker, chunk int) {
 				j.d.normHead(value, v, &j.vNorm, h)
 				v = value
 			}
-			j.c.put(int(j.d.batch.Slots[r]), h, k, v)
+			j.c.put(int(j.d.batch.Slots[j.c.table*len(j.d.batch.Tokens)+r]), h, k, v)
 		}
 	}
 }

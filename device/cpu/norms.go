@@ -60,6 +60,11 @@ func normRow(j *rowJob, r int) {
 	if n.Gate.Width != 0 {
 		gate = j.gate.row(r)
 	}
+	if n.Kind > model.LayerNorm {
+		n.wholeRow(j.d.impl, y, x, gate)
+		j.finish(r)
+		return
+	}
 	for at := 0; at < len(y); at += n.size {
 		group := y[at:][:n.size]
 		part := x[at:][:n.size]
@@ -91,6 +96,37 @@ func normRow(j *rowJob, r int) {
 		}
 	}
 	j.finish(r)
+}
+
+// wholeRow writes what the kinds of norms behind LayerNorm make of x to y, which may be x.
+func (n *normOf) wholeRow(im *impl, y, x, gate []float32) {
+	switch n.Kind {
+	case model.Weighted:
+		for i, w := range n.w {
+			y[i] = x[i] * w
+		}
+	case model.Above:
+		mean, deviation := spread(x)
+		cut := float32(mean + float64(n.Cut)*deviation)
+		for i, v := range x {
+			y[i] = max(v-cut, 0)
+		}
+	case model.Matched:
+		size := float32(len(x))
+		im.scale(y, x, float32(math.Sqrt(float64(im.sumSquares(gate)/size)/float64(max(im.sumSquares(x)/size, n.Eps)))))
+	}
+}
+
+// spread is the mean and the standard deviation. Sums are float64, as those of layerNorm.
+func spread(x []float32) (mean, deviation float64) {
+	for _, v := range x {
+		mean += float64(v)
+	}
+	mean /= float64(len(x))
+	for _, v := range x {
+		deviation += (float64(v) - mean) * (float64(v) - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(len(x)))
 }
 
 // norm writes the RMSNorm of x to y, which may be x.

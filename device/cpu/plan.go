@@ -96,6 +96,9 @@ func (d *Device) allocate(s model.Shape) error {
 			return err
 		}
 	}
+	if err := d.selectJob.allocate(&d.mem, s); err != nil {
+		return err
+	}
 	if err := d.attendJob.allocate(&d.mem, s); err != nil {
 		return err
 	}

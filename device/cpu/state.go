@@ -160,12 +160,12 @@ func deltaHead(j *stateJob, sc *scratch, s, h int) {
 		decays := j.a.row(r)
 		decay := float32(0)
 		if !x.PerChannel {
-			decay = decayOf(j.w[h], decays[h]+j.t[h])
+			decay = decayOf(x, j.w[h], decays[h]+j.t[h])
 		}
 		clear(sum)
 		for i := range kd {
 			if x.PerChannel {
-				decay = decayOf(j.w[h], decays[h*kd+i]+j.t[h*kd+i])
+				decay = decayOf(x, j.w[h], decays[h*kd+i]+j.t[h*kd+i])
 			}
 			row := state[i*vd:][:vd]
 			im.scale(row, row, decay)
@@ -184,8 +184,13 @@ func deltaHead(j *stateJob, sc *scratch, s, h int) {
 	}
 }
 
-// decayOf is exp(a * softplus(x)).
-func decayOf(a, x float32) float32 { return float32(math.Exp(float64(a) * softplus(float64(x)))) }
+// decayOf is the decay of d for an input of x and an A of a.
+func decayOf(d *model.Delta, a, x float32) float32 {
+	if d.Lower != 0 {
+		return float32(math.Exp(float64(d.Lower) / (1 + math.Exp(float64(a)*float64(x)))))
+	}
+	return float32(math.Exp(float64(a) * softplus(float64(x))))
+}
 
 // unit divides x by the root of the sum of its squares.
 func unit(y, x []float32, eps float32) {

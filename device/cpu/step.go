@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"weir/backend"
 	"weir/internal/invariants"
@@ -17,7 +18,7 @@ func (d *Device) Begin(b *backend.Batch) {
 	d.team.wakeUp(d.team.threads) // they are needed in some microseconds
 	d.batch = b
 	d.input.of.Width = 0
-	d.attendJob.planned = [2]int{}
+	d.attendJob.planned = [3]int{}
 	for i := range d.ropes {
 		d.eachRow(rowJob{op: ropeRow, table: i}, len(b.Tokens), 32*d.ropes[i].width)
 	}
@@ -98,7 +99,11 @@ func (d *Device) Embed(dst model.Act, w model.Weight, scale float32) {
 
 func embedRow(j *rowJob, r int) {
 	y := j.dst.row(r)
-	if err := j.embed.read(y, j.d.token(r)); err != nil {
+	token := j.d.token(r)
+	if token >= j.embed.rows {
+		token = 0
+	}
+	if err := j.embed.read(y, token); err != nil {
 		j.d.failed.set(err)
 	}
 	if j.eps != 1 {
@@ -156,11 +161,16 @@ func newRopeTable(mem *arena, r model.Rope, rows int) (ropeTable, error) {
 // rotary embeddings do: at position 30,000 that moves the angle by 0.001, which
 // the model has seen in training.
 func ropeRow(j *rowJob, r int) {
-	t := &j.d.ropes[j.table]
-	pos := float32(j.d.batch.Pos[r])
-	for i, f := range t.InvFreq {
+	t, b := &j.d.ropes[j.table], j.d.batch
+	pos, frequencies, scale := float32(b.Pos[r]), t.InvFreq, t.Scale
+	if len(b.Long) > 0 && t.Long != nil {
+		if s, _ := slices.BinarySearch(b.QueryEnd, int32(r+1)); b.IsLong(s) { // the first that ends behind row r
+			frequencies, scale = t.Long, t.LongScale
+		}
+	}
+	for i, f := range frequencies {
 		sin, cos := math.Sincos(float64(float32(pos * f)))
-		t.cos[r*t.width+i] = float32(cos) * t.Scale
-		t.sin[r*t.width+i] = float32(sin) * t.Scale
+		t.cos[r*t.width+i] = float32(cos) * scale
+		t.sin[r*t.width+i] = float32(sin) * scale
 	}
 }

@@ -69,8 +69,8 @@ func likeTheCPU(t *testing.T, cfg cuda.Config, m *model.Model, meanLimit, worstL
 }
 
 // computed are the small checkpoints of families whose pieces all have kernels.
-var computed = []string{"apertus", "cohere2", "ernie4_5", "exaone4", "gemma3", "glm4", "granite", "granite4_dense", "hunyuan", "olmo2", "olmo3", "phi3", "seed_oss", "smollm3",
-	"stablelm", "stablelm_parallel", "starcoder2"}
+var computed = []string{"apertus", "arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "gemma", "gemma3", "glm", "glm4", "granite", "granite4_dense", "helium", "hunyuan", "internlm3",
+	"iquestcoder", "ministral", "nemotron", "olmo", "olmo2", "olmo3", "phi3", "seed_oss", "smollm3", "stablelm", "stablelm_parallel", "starcoder2"}
 
 // TestPieces: the networks of families whose pieces have kernels have logits like the CPU device's,
 // and every other family is refused with a sentence that says why.

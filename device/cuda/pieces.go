@@ -11,6 +11,9 @@ func (d *Device) EmbedAdd(dst model.Act, w model.Weight, by model.Index, offset 
 	refused("EmbedAdd")
 }
 
+// Select implements model.Device.
+func (d *Device) Select(q, weights model.Act, kv int, s model.Selection) { refused("Select") }
+
 // Experts implements model.Device.
 func (d *Device) Experts(dst, src, logits model.Act, e *model.Experts) { refused("Experts") }
 

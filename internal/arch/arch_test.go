@@ -168,7 +168,7 @@ var rules = map[string]rule{
 		may: []string{"weights"},
 	},
 	"kvcache": {
-		may:    []string{inv},
+		may:    []string{"backend", inv},
 		tests:  []string{"internal/testkit"},
 		mayNot: pure,
 	},
@@ -210,7 +210,7 @@ var rules = map[string]rule{
 	},
 	"scheduler": {
 		may:    []string{inv, "kvcache"},
-		tests:  []string{"internal/testkit"},
+		tests:  []string{"backend", "internal/testkit"},
 		mayNot: pure,
 	},
 	"server": {

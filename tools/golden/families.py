@@ -39,7 +39,7 @@ def build(spec):
     config._attn_implementation = "eager"
     if "text_config" in values:
         config.get_text_config()._attn_implementation = "eager"
-    cls = getattr(transformers, spec["architecture"])
+    cls = getattr(transformers, spec.get("cls", spec["architecture"]))
     torch.manual_seed(spec.get("seed", 1))
     model = cls._from_config(config, attn_implementation="eager", dtype=torch.float32) if hasattr(cls, "_from_config") else cls(config)
     return model.float().eval(), config
@@ -87,6 +87,22 @@ def draw(model, spec):
                 p.copy_(normal(p) * spec.get("gain", 1.0) / math.sqrt(p.shape[-1]))
             p.copy_(p.bfloat16().float())
         model.tie_weights()
+
+
+def draw_mxfp4(model, seed):
+    """Gives the experts of gpt-oss numbers that MXFP4 has. Returns the tensors that say them in the form of the published files."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    g = torch.Generator().manual_seed(seed)
+    packed = {}
+    for name, p in model.named_parameters():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            experts, columns, rows = p.shape  # turned over, as transformers keeps them
+            blocks = torch.randint(0, 256, (experts, rows, columns // 32, 16), generator=g, dtype=torch.uint8)
+            scales = torch.randint(121, 125, (experts, rows, columns // 32), generator=g, dtype=torch.uint8)
+            with torch.no_grad():
+                p.copy_(convert_moe_packed_tensors(blocks, scales).float())
+            packed[name] = {name + "_blocks": blocks, name + "_scales": scales}
+    return packed
 
 
 def logprobs(model, tokens):
@@ -179,6 +195,7 @@ def make(folder, name):
         spec["seed"] = seed
         model, config = build(spec)
         draw(model, spec)
+        packed = draw_mxfp4(model, seed) if spec.get("mxfp4") else {}
         text = config.get_text_config()
         g = torch.Generator().manual_seed(seed)
         prompt = torch.randint(5, text.vocab_size, (spec.get("prompt", PROMPT),), generator=g).tolist()
@@ -191,8 +208,9 @@ def make(folder, name):
             break
     else:
         raise SystemExit(f"{name}: no seed has clear greedy tokens that vary")
-    check_parameters(model, spec, prompt)
-    check_edits(model, config, spec, prompt)
+    checked = prompt + tokens if spec.get("stepwise") else prompt
+    check_parameters(model, spec, checked)
+    check_edits(model, config, spec, checked)
     out = folder / name
     shutil.rmtree(out, ignore_errors=True)
     model.config.architectures = [spec["architecture"]]
@@ -207,14 +225,28 @@ def make(folder, name):
         tensors = {k.replace(old, new): v for k, v in tensors.items()}
     for extra, shape in spec.get("extra", {}).items():
         tensors[extra] = torch.randn(shape, generator=g)
+    for whole, parts in packed.items():
+        del tensors[whole]
+        tensors.update(parts)
+    more = {}
+    if packed:
+        written["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+        more["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
     # All numbers are bfloat16 already: a file of half the size says the same.
-    save_file({k: v.bfloat16().contiguous() for k, v in sorted(tensors.items())}, out / "model.safetensors", metadata={"format": "pt"})
+    save_file({k: (v if v.dtype == torch.uint8 else v.bfloat16()).contiguous() for k, v in sorted(tensors.items())}, out / "model.safetensors", metadata={"format": "pt"})
     (out / "config.json").write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
     # What is read again must be the same network.
-    again = type(model).from_pretrained(out, attn_implementation="eager", dtype=torch.float32).eval()
+    again = type(model).from_pretrained(out, attn_implementation="eager", dtype=torch.float32, **more).float().eval()
     assert float((logprobs(again, prompt) - logprobs(model, prompt)).abs().max()) < 1e-5, name
     at = torch.arange(len(prompt) + GREEDY - 1)
     all_lp = rows[at, torch.tensor((prompt + tokens)[1:])].tolist()
+    if spec.get("stepwise"):  # how a position is computed depends on the length of the sequence: see longrope
+        for n in range(len(prompt), len(prompt) + GREEDY):
+            row = logprobs(model, (prompt + tokens)[:n])
+            if n == len(prompt):
+                all_lp[:n - 1] = row[torch.arange(n - 1), torch.tensor(prompt[1:])].tolist()
+            all_lp[n - 1] = float(row[-1, tokens[n - len(prompt)]])
     (out / "golden.json").write_text(json.dumps({
         "prompt": prompt, "prompt_logprobs": [round(x, 7) for x in all_lp[:len(prompt) - 1]],
         "greedy": tokens, "greedy_logprobs": [round(x, 7) for x in all_lp[len(prompt) - 1:]]}) + "\n")

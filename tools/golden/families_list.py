@@ -10,6 +10,10 @@ def base(**more):
     return {k: v for k, v in config.items() if v is not ...}
 
 
+def tiny(**more):
+    return base(**dict(dict(hidden_size=24, num_hidden_layers=4, head_dim=8, intermediate_size=24), **more))
+
+
 MOE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20)
 LINEAR = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4)
 ROPE = dict(rope_theta=10000.0, rope_type="default")
@@ -170,4 +174,76 @@ FAMILIES = {
         rms_norm_eps=..., norm_eps=1e-5, tie_word_embeddings=True, sliding_window=16, conv_L_cache=5,
         layer_types=["conv", "full_attention", "conv", "sliding_attention"],
         rope_parameters=dict(sliding_attention=dict(ROPE), full_attention=dict(rope_type="proportional", rope_theta=100000.0, partial_rotary_factor=0.5)))),
+    "exaone_moe": dict(model_type="exaone_moe", architecture="ExaoneMoeForCausalLM", extra=MTP, config=tiny(
+        num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12, num_shared_experts=1, n_group=4, topk_group=2, routed_scaling_factor=1.7, sliding_window=16,
+        sliding_window_pattern=4, mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
+        edits={"sliding_window": 400, "topk_group": 4, "routed_scaling_factor": 1.0, "norm_topk_prob": False}),
+    "cohere2_moe": dict(model_type="cohere2_moe", architecture="Cohere2MoeForCausalLM", gain=3.0, config=tiny(
+        rms_norm_eps=..., layer_norm_eps=1e-5, tie_word_embeddings=True, sliding_window=16, logit_scale=0.3, num_experts=6, num_experts_per_tok=2, num_shared_experts=2,
+        expert_selection_fn="sigmoid", intermediate_size=12, prefix_dense_intermediate_size=24, mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"]),
+        edits={"sliding_window": 400, "logit_scale": 0.6, "norm_topk_prob": False, "shared_expert_combination_strategy": "sum", "prefix_dense_sliding_window_pattern": 2}),
+    "cohere2_moe_softmax": dict(model_type="cohere2_moe", architecture="Cohere2MoeForCausalLM", gain=3.0, config=tiny(
+        rms_norm_eps=1e-5, tie_word_embeddings=True, sliding_window=16, logit_scale=0.3, num_experts=6, num_experts_per_tok=2, num_shared_experts=1,
+        shared_expert_combination_strategy="sum", intermediate_size=12, layer_types=["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]),
+        edits={"expert_selection_fn": "sigmoid"}),
+    "arcee": dict(model_type="arcee", architecture="ArceeForCausalLM", config=tiny()),
+    "helium": dict(model_type="helium", architecture="HeliumForCausalLM", config=tiny(rms_norm_eps=1e-8, head_dim=6)),
+    "nemotron": dict(model_type="nemotron", architecture="NemotronForCausalLM", plus_one=True, config=tiny(
+        rms_norm_eps=..., norm_eps=1e-5, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)), edits={"rope_parameters.partial_rotary_factor": 1.0}),
+    "glm": dict(model_type="glm", architecture="GlmForCausalLM", config=tiny(attention_bias=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
+                same=["k_proj.bias"], edits={"rope_parameters.partial_rotary_factor": 1.0}),
+    "olmo": dict(model_type="olmo", architecture="OlmoForCausalLM", final="lm_head.weight", config=tiny(head_dim=..., rms_norm_eps=...)),
+    "gemma": dict(model_type="gemma", architecture="GemmaForCausalLM", plus_one=True, plain_norm="no such", gain=1.3, embed=0.1, distinct=4, config=tiny(tie_word_embeddings=True)),
+    "cohere": dict(model_type="cohere", architecture="CohereForCausalLM", gain=3.0, config=tiny(
+        rms_norm_eps=..., layer_norm_eps=1e-5, head_dim=..., tie_word_embeddings=True, logit_scale=0.3, use_qk_norm=True), edits={"logit_scale": 0.6}),
+    "internlm3": dict(model_type="internlm3", architecture="InternLM3ForCausalLM", cls="LlamaForCausalLM", config=tiny(attention_bias=True, mlp_bias=True), same=["k_proj.bias"]),
+    "iquestcoder": dict(model_type="iquestcoder", architecture="IQuestCoderForCausalLM", cls="LlamaForCausalLM", config=tiny()),
+    "ministral": dict(model_type="ministral", architecture="MinistralForCausalLM", config=tiny(
+        sliding_window=16, layer_types=["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"]), edits={"sliding_window": 400}),
+    "olmoe": dict(model_type="olmoe", architecture="OlmoeForCausalLM", config=tiny(
+        head_dim=..., num_experts=6, num_experts_per_tok=2, intermediate_size=12), edits={"norm_topk_prob": True}),
+    "flex_olmo": dict(model_type="flex_olmo", architecture="FlexOlmoForCausalLM", config=tiny(
+        head_dim=..., num_experts=6, num_experts_per_tok=2, intermediate_size=12, norm_topk_prob=False)),
+    "dots1": dict(model_type="dots1", architecture="Dots1ForCausalLM", config=tiny(
+        n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, n_group=4, topk_group=2,
+        routed_scaling_factor=1.7, norm_topk_prob=True, sliding_window=16, layer_types=["full_attention", "sliding_attention", "full_attention", "sliding_attention"]),
+        edits={"routed_scaling_factor": 1.0, "norm_topk_prob": False, "topk_group": 4, "sliding_window": 400}),
+    "afmoe": dict(model_type="afmoe", architecture="AfmoeForCausalLM", post=3.0, embed=0.3, config=tiny(
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, num_shared_experts=2, num_dense_layers=1, route_scale=1.7, sliding_window=16, mup_enabled=True,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
+        edits={"route_scale": 1.0, "sliding_window": 400, "mup_enabled": False}),
+    "solar_open": dict(model_type="solar_open", architecture="SolarOpenForCausalLM", config=tiny(
+        intermediate_size=..., n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=12, n_group=4, topk_group=2, routed_scaling_factor=1.7),
+        edits={"routed_scaling_factor": 1.0, "topk_group": 4}),
+    "gpt_oss_mxfp4": dict(model_type="gpt_oss", architecture="GptOssForCausalLM", mxfp4=True, gain=1.5, config=tiny(
+        hidden_size=32, num_local_experts=4, num_experts_per_tok=2, intermediate_size=64, sliding_window=16, swiglu_limit=1.5, num_hidden_layers=3,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "phi3_long": dict(model_type="phi3", architecture="Phi3ForCausalLM", prompt=30, stepwise=True, config=tiny(
+        head_dim=..., num_hidden_layers=3, original_max_position_embeddings=40, max_position_embeddings=256,
+        rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.7, original_max_position_embeddings=40,
+                             short_factor=[1.0, 1.5], long_factor=[3.0, 9.0])), edits={"rope_parameters.long_factor": [1.0, 1.5]}),
+    "gemma3n": dict(model_type="gemma3n_text", architecture="Gemma3nForCausalLM", post=4.0, distinct=4, config=tiny(
+        hidden_size=24, intermediate_size=[24, 24, 32, 24, 24], num_hidden_layers=5, tie_word_embeddings=True, sliding_window=16, final_logit_softcapping=20.0,
+        vocab_size_per_layer_input=76, hidden_size_per_layer_input=8, num_kv_shared_layers=2, laurel_rank=6, activation_sparsity_pattern=[0.9, 0.6, 0.0, 0.0, 0.0],
+        layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(ROPE), full_attention=dict(rope_type="default", rope_theta=1000000.0))),
+        edits={"sliding_window": 400, "final_logit_softcapping": 5.0, "activation_sparsity_pattern": [0.0] * 5, "altup_correct_scale": False}),
+    "deepseek_v32": dict(model_type="deepseek_v32", architecture="DeepseekV32ForCausalLM", gain=1.5, config=tiny(
+        head_dim=8, num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12, n_routed_experts=8,
+        num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, routed_scaling_factor=2.5,
+        index_topk=12, index_head_dim=12, index_n_heads=8, n_group=4, topk_group=2, num_hidden_layers=3,
+        rope_parameters=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, rope_theta=10000.0)),
+        extra={"model.layers.3.eh_proj.weight": (24, 48)}, edits={"index_topk": 400, "topk_group": 4}),
+    "glm_moe_dsa": dict(model_type="glm_moe_dsa", architecture="GlmMoeDsaForCausalLM", gain=1.5, config=tiny(
+        head_dim=8, num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12, n_routed_experts=8,
+        num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, routed_scaling_factor=2.5,
+        index_topk=12, index_head_dim=12, index_n_heads=8, n_group=1, topk_group=1, indexer_types=["full", "shared", "full", "shared"]),
+        extra={"model.layers.4.eh_proj.weight": (24, 48)}, edits={"index_topk": 400}),
+    "bailing_hybrid": dict(model_type="bailing_hybrid", architecture="BailingHybridForCausalLM", config=tiny(
+        num_key_value_heads=4, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12, num_local_experts=8, num_experts_per_tok=2, n_shared_experts=1,
+        moe_intermediate_size=12, n_group=4, topk_group=2, routed_scaling_factor=1.7, first_k_dense_replace=1, kda_lower_bound=-3.0,
+        layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"]),
+        edits={"topk_group": 4, "routed_scaling_factor": 1.0, "kda_lower_bound": -9.0, "kda_safe_gate": False}),
 }

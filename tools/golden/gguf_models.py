@@ -6,20 +6,15 @@
 LLAMA_CPP is a folder with the source of llama.cpp: vendor/llama.cpp in the source package of llama-cpp-python 0.3.36. Writes
 
   model/testdata/gguf/NAME.gguf       what convert_hf_to_gguf.py makes of the checkpoint model/testdata/NAME (tools/golden/models.py)
-  model/testdata/gguf-families/NAME.gguf  the same of model/testdata/families/NAME (tools/golden/families.py), for those in FAMILIES
   weights/gguf/testdata/values.gguf   metadata of all types, and tensors of several, and values.json, which says what they are
 
 The checkpoints have no tokenizer, so that a vocabulary of made-up tokens takes its place. Everything else is the converter's.
 """
-import importlib
 import json
 import pathlib
-import pkgutil
 import runpy
-import shutil
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 
@@ -35,10 +30,6 @@ CONVERT = {
     "qwen2-yarn": ("qwen2-yarn", ["--outtype", "f32"]),
     "qwen3": ("qwen3", ["--outtype", "f32", "--split-max-tensors", "13"]),
 }
-
-
-FAMILIES = ["gemma2", "gemma3", "gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe", "seed_oss", "smollm3", "olmo2", "exaone4", "glm4", "glm4_moe", "glm4_moe_lite",
-            "deepseek_v2", "deepseek_v3", "starcoder2", "granite", "granitemoe", "ernie4_5", "ernie4_5_moe"]
 
 
 def vocabulary(self):
@@ -64,27 +55,6 @@ def convert(source, root):
     for name, (checkpoint, options) in CONVERT.items():
         sys.argv = ["convert_hf_to_gguf.py", str(root / checkpoint), "--outfile", str(out / f"{name}.gguf"), "--model-name", name, *options]
         runpy.run_path(str(source / "convert_hf_to_gguf.py"), run_name="__main__")
-
-
-def convert_families(source, root):
-    """All classes of the converter get the vocabulary of made-up tokens, whatever they would have read."""
-    sys.path[:0] = [str(source / "gguf-py"), str(source)]
-    import conversion
-    for module in pkgutil.iter_modules(conversion.__path__):
-        for value in vars(importlib.import_module(f"conversion.{module.name}")).values():
-            if isinstance(value, type) and hasattr(value, "set_vocab"):
-                value.set_vocab = vocabulary
-    out = root / "gguf-families"
-    out.mkdir(parents=True, exist_ok=True)
-    for name in FAMILIES:
-        with tempfile.TemporaryDirectory() as folder:
-            checkpoint = pathlib.Path(folder) / name
-            shutil.copytree(root / "families" / name, checkpoint)
-            # Gemma's class cuts the embedding to the size of the tokenizer.
-            size = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
-            (checkpoint / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": {f"<{i}>": i for i in range(size)}}, "added_tokens": []}))
-            sys.argv = ["convert_hf_to_gguf.py", str(checkpoint), "--outfile", str(out / f"{name}.gguf"), "--model-name", name, "--outtype", "bf16"]
-            runpy.run_path(str(source / "convert_hf_to_gguf.py"), run_name="__main__")
 
 
 def values(out):
@@ -128,12 +98,8 @@ def main():
     if sys.argv[4:] == ["convert"]:
         convert(source.resolve(), models)
         return
-    if sys.argv[4:] == ["families"]:
-        convert_families(source.resolve(), models)
-        return
     values(files)
     subprocess.run([sys.executable, __file__, *sys.argv[1:4], "convert"], check=True)
-    subprocess.run([sys.executable, __file__, *sys.argv[1:4], "families"], check=True)
 
 
 if __name__ == "__main__":
