@@ -68,19 +68,14 @@ func nomicBert(f *fields) {
 	if act != "swiglu" && act != "silu" {
 		f.unsupported("hidden_act", act, "silu, swiglu")
 	}
-	if f.err != nil {
-		return
-	}
-	for i := range f.Layers {
+	f.bertLayers("encoder.layers", func() (AttentionSpec, MLPSpec) {
 		a := f.attention()
 		a.AttentionNames = AttentionNames{QKV: "attn.Wqkv", O: "attn.out_proj"}
 		a.Rope = rope
 		a.QKVBias, a.OutBias = f.bool("qkv_proj_bias", false), f.bool("qkv_proj_bias", false)
 		a.twoWays(0)
-		m := MLPSpec{Gate: "mlp.fc12", Up: "mlp.fc11", Down: "mlp.fc2", Inner: f.Intermediate, Act: Activation{Kind: SiLU}}
-		n.Layers = append(n.Layers, Layer{At: fmt.Sprintf("%sencoder.layers.%d.", f.prefix, i), PostNorms: true,
-			Mixers: []Mixer{a}, MixNorm: f.layerNorm("norm1"), Feeds: []Feed{m}, OutNorm: f.layerNorm("norm2")})
-	}
+		return a, MLPSpec{Gate: "mlp.fc12", Up: "mlp.fc11", Down: "mlp.fc2", Inner: f.Intermediate, Act: Activation{Kind: SiLU}}
+	}, "norm1", "norm2")
 }
 
 // nomicSettings refuses settings of the checkpoints' own code that no published model but the one with experts has. With a

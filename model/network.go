@@ -345,7 +345,7 @@ func (n *Network) layOut(has func(name string) bool) {
 // prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
 // other parts and in checkpoints that other versions of transformers wrote. Models that embed are often
 // stored without a prefix, because they have no head beside them.
-var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "nomic_bert."}
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "distilbert.", "nomic_bert."}
 
 // embedTails are what follows the prefix in the name of the embedding: that of decoders, of BERT and of ModernBERT.
 var embedTails = []string{"embed_tokens", "embeddings.word_embeddings", "embeddings.tok_embeddings"}

@@ -46,6 +46,9 @@ func Classifier(fsys fs.FS, architecture string, hidden int, tensor Tensor) (*Pl
 	case "Roberta", "XLMRoberta", "Camembert":
 		h.layer(Tanh, true, "classifier.dense")
 		h.layer(Identity, true, "classifier.out_proj")
+	case "DistilBert":
+		h.layer(ReLU, true, "pre_classifier")
+		h.layer(Identity, true, "classifier")
 	case "ModernBert":
 		h.modern(&c)
 	default:
