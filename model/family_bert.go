@@ -38,12 +38,12 @@ func (f *fields) encoder() {
 	}
 }
 
-// bertEmbeddings describes the sum of embeddings of tokens, positions and types.
-func (f *fields) bertEmbeddings() {
+// bertEmbeddings describes the sum of embeddings of tokens and types. types is how many types there are if the file does not say.
+func (f *fields) bertEmbeddings(types int) {
 	n := &f.Network
 	n.Embed = f.prefix + "embeddings.word_embeddings"
 	n.EmbedNorm = f.layerNorm(f.prefix + "embeddings.LayerNorm")
-	if n.NumTypes = f.int("type_vocab_size", 2); n.NumTypes > 0 {
+	if n.NumTypes = f.int("type_vocab_size", types); n.NumTypes > 0 {
 		n.Types = f.prefix + "embeddings.token_type_embeddings"
 	}
 }
@@ -62,7 +62,7 @@ func roberta(f *fields) {
 func (f *fields) bertNetwork(firstPos int) {
 	f.usual(usual{maxPositions: 512, eps: 1e-12, epsName: "layer_norm_eps"})
 	f.encoder()
-	f.bertEmbeddings()
+	f.bertEmbeddings(2)
 	n := &f.Network
 	n.Positions, n.NumPositions, n.FirstPos = f.prefix+"embeddings.position_embeddings", f.MaxSeqTokens, firstPos
 	f.MaxSeqTokens -= firstPos
