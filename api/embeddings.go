@@ -8,20 +8,29 @@ import (
 	"strconv"
 )
 
-// EmbeddingRequest is a decoded body of POST /v1/embeddings (docs/interface/embeddings.md): texts or lists of
-// token ids, or a chat whose prompt is rendered as POST /v1/chat/completions would.
+// EmbeddingRequest is a decoded body of POST /v1/embeddings (docs/interface/embeddings.md), POST /pooling or
+// POST /classify (docs/interface/scoring.md): texts or lists of token ids, or a chat whose prompt is rendered as
+// POST /v1/chat/completions would.
 type EmbeddingRequest struct {
 	ChatRequest              // of it what makes a prompt; the chat form alone has messages
 	Inputs      []TextPrompt // at least one, none empty; nil: the chat form
 	Base64      bool         // encoding_format
 	Dimensions  *int         // at least 1; nil: all
 	Raw         bool         // no normalization, or no activation
+	Task        string       // of /pooling; "": what the model is for
+	Side        bool         // truncation_side was given, so that the tokens around a text are cut like others
 }
 
-var poolingFields = slices.Concat(lift(pick(fields, "messages", "model", "add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template",
+// inputFields are those that all three functions have.
+var inputFields = slices.Concat(lift(pick(fields, "messages", "model", "add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template",
 	"chat_template_kwargs", "mm_processor_kwargs", "truncate_prompt_tokens", "truncation_side", "priority", "request_id", "cache_salt", "user"),
 	func(r *EmbeddingRequest) *ChatRequest { return &r.ChatRequest }), []field[*EmbeddingRequest]{
 	{"input", notNull, decodeInputs},
+	{"normalize", nullable, decodeActivation},
+	{"use_activation", nullable, decodeActivation},
+})
+
+var embeddingFields = slices.Concat(inputFields, []field[*EmbeddingRequest]{
 	{"encoding_format", nullable, decodeEncodingFormat},
 	{"dimensions", nullable, func(r *EmbeddingRequest, v Raw, _ *Limits) (f *fault) {
 		if r.Dimensions, f = optional(v, integer); f == nil && *r.Dimensions < 1 {
@@ -29,13 +38,23 @@ var poolingFields = slices.Concat(lift(pick(fields, "messages", "model", "add_ge
 		}
 		return f
 	}},
-	{"normalize", nullable, decodeActivation},
-	{"use_activation", nullable, decodeActivation},
 	{"embed_dtype", nullable, onlyText("float32")},
 	{"endianness", nullable, onlyText("native", "little")},
 })
 
-var poolingIndex = index(poolingFields)
+var poolingFields = slices.Concat(embeddingFields, []field[*EmbeddingRequest]{
+	{"task", nullable, func(r *EmbeddingRequest, v Raw, _ *Limits) (f *fault) {
+		if r.Task, f = text(v); f == nil && !slices.Contains(poolingTasks, r.Task) {
+			f = faultf("must be 'embed', 'classify', 'token_embed' or 'token_classify', got %s", clip(v))
+		}
+		return f
+	}},
+})
+
+// poolingTasks are the tasks that /pooling may name.
+var poolingTasks = []string{"embed", "classify", "token_embed", "token_classify"}
+
+var inputIndex, embeddingIndex, poolingIndex = index(inputFields), index(embeddingFields), index(poolingFields)
 
 func decodeActivation(r *EmbeddingRequest, v Raw, _ *Limits) *fault {
 	on, f := boolean(v)
@@ -77,12 +96,26 @@ func decodeInputs(r *EmbeddingRequest, v Raw, lim *Limits) *fault {
 // DecodeEmbedding reads a body of POST /v1/embeddings, as DecodeChat does. Of the chat form CheckPrompt has the
 // rest to say. The inputs share the memory of the body.
 func DecodeEmbedding(body []byte, lim Limits) (*EmbeddingRequest, *Error) {
+	return decodePooled(body, embeddingFields, embeddingIndex, &lim)
+}
+
+// DecodePooling reads a body of POST /pooling, as DecodeEmbedding does.
+func DecodePooling(body []byte, lim Limits) (*EmbeddingRequest, *Error) {
+	return decodePooled(body, poolingFields, poolingIndex, &lim)
+}
+
+// DecodeClassify reads a body of POST /classify, as DecodeEmbedding does.
+func DecodeClassify(body []byte, lim Limits) (*EmbeddingRequest, *Error) {
+	return decodePooled(body, inputFields, inputIndex, &lim)
+}
+
+func decodePooled(body []byte, fields []field[*EmbeddingRequest], index map[string]int, lim *Limits) (*EmbeddingRequest, *Error) {
 	r := &EmbeddingRequest{ChatRequest: ChatRequest{Options: defaultOptions()}}
-	values, err := decode(body, r, poolingFields, poolingIndex, &lim)
+	values, err := decode(body, r, fields, index, lim)
 	if err != nil {
 		return nil, err
 	}
-	sent := func(name string) Raw { return values[poolingIndex[name]] }
+	sent := func(name string) Raw { return values[index[name]] }
 	switch chat := sent("messages") != nil; {
 	case chat && sent("input") != nil:
 		return nil, faultf("a request has either input or messages").in("input").error()
@@ -103,6 +136,7 @@ func DecodeEmbedding(body []byte, lim Limits) (*EmbeddingRequest, *Error) {
 	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
 		return nil, err
 	}
+	r.Side = sent("truncation_side").Given()
 	return r, nil
 }
 
@@ -112,9 +146,10 @@ func ErrTask(text string) *Error { return newError(causeTask, text, nil) }
 // ErrDimensions answers a size to which the model's vectors cannot be cut.
 func ErrDimensions(n int, text string) *Error { return newError(causeDimensions, text, n) }
 
-// Embeddings is the answer of POST /v1/embeddings.
+// Embeddings is the answer of POST /v1/embeddings and of POST /pooling.
 type Embeddings struct {
 	Meta
+	Pooling bool // that of /pooling, which has other names
 	Base64  bool
 	Vectors [][]float32 // one for each input
 	Prompt  int         // tokens
@@ -122,7 +157,7 @@ type Embeddings struct {
 
 // Size returns the number of bytes that the answer takes at most.
 func (e *Embeddings) Size() int {
-	n := 512 + 6*(len(e.ID)+len(e.Model))
+	n := e.Meta.listSize()
 	for _, v := range e.Vectors {
 		n += 64 + len(v)*FloatSize
 	}
@@ -134,20 +169,16 @@ const FloatSize = 15
 
 // AppendEmbeddings appends the body of the answer.
 func AppendEmbeddings(dst []byte, e *Embeddings) []byte {
-	dst = append(dst, `{"id":`...)
-	dst = AppendString(dst, e.ID)
-	dst = append(dst, `,"object":"list","created":`...)
-	dst = strconv.AppendInt(dst, e.Created, 10)
-	dst = append(dst, `,"model":`...)
-	dst = AppendString(dst, e.Model)
-	dst = append(dst, `,"data":[`...)
+	object, member := "embedding", "embedding"
+	if e.Pooling {
+		object, member = "pooling", "data"
+	}
+	dst = appendList(dst, &e.Meta)
 	for i, v := range e.Vectors {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, `{"index":`...)
-		dst = strconv.AppendInt(dst, int64(i), 10)
-		dst = append(dst, `,"object":"embedding","embedding":`...)
+		dst = appendEntry(dst, i, object)
+		dst = append(dst, `,"`...)
+		dst = append(dst, member...)
+		dst = append(dst, `":`...)
 		if e.Base64 {
 			dst = appendBase64(dst, v)
 		} else {
@@ -155,8 +186,39 @@ func AppendEmbeddings(dst []byte, e *Embeddings) []byte {
 		}
 		dst = append(dst, '}')
 	}
+	return appendListEnd(dst, e.Prompt)
+}
+
+// listSize is what the members of a list around its entries take at most.
+func (m *Meta) listSize() int { return 512 + 6*(len(m.ID)+len(m.Model)) }
+
+// appendList appends the beginning of a list, as all functions of poolers answer with one.
+func appendList(dst []byte, m *Meta) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = AppendString(dst, m.ID)
+	dst = append(dst, `,"object":"list","created":`...)
+	dst = strconv.AppendInt(dst, m.Created, 10)
+	dst = append(dst, `,"model":`...)
+	dst = AppendString(dst, m.Model)
+	return append(dst, `,"data":[`...)
+}
+
+// appendEntry appends the beginning of entry i of a list.
+func appendEntry(dst []byte, i int, object string) []byte {
+	if i > 0 {
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(i), 10)
+	dst = append(dst, `,"object":"`...)
+	dst = append(dst, object...)
+	return append(dst, '"')
+}
+
+// appendListEnd appends the end of a list.
+func appendListEnd(dst []byte, prompt int) []byte {
 	dst = append(dst, `],"usage":`...)
-	dst = appendPoolingUsage(dst, e.Prompt)
+	dst = appendPoolingUsage(dst, prompt)
 	return append(dst, '}')
 }
 
@@ -176,9 +238,14 @@ func appendFloats(dst []byte, v []float32) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = strconv.AppendFloat(dst, float64(x), 'g', -1, 32)
+		dst = appendFloat(dst, x)
 	}
 	return append(dst, ']')
+}
+
+// appendFloat writes the shortest digits that give the same float32 back.
+func appendFloat(dst []byte, x float32) []byte {
+	return strconv.AppendFloat(dst, float64(x), 'g', -1, 32)
 }
 
 // appendBase64 writes the bytes of v, little-endian.

@@ -62,9 +62,12 @@ func TestOpenAPIFields(t *testing.T) {
 	tokenize := all["TokenizeRequest"].(map[string]any)["oneOf"].([]any)
 	both := slices.Concat(properties(tokenize[0]), properties(tokenize[1]))
 	slices.Sort(both)
-	embedding := all["EmbeddingRequest"].(map[string]any)["oneOf"].([]any)
-	embeddings := slices.Concat(properties(embedding[0]), properties(embedding[1]))
-	slices.Sort(embeddings)
+	forms := func(name string) []string { // of texts and of chats
+		of := all[name].(map[string]any)["oneOf"].([]any)
+		both := slices.Concat(properties(of[0]), properties(of[1]))
+		slices.Sort(both)
+		return slices.Compact(both)
+	}
 	for _, c := range []struct {
 		name       string
 		have, want []string
@@ -72,7 +75,11 @@ func TestOpenAPIFields(t *testing.T) {
 		{"ChatRequest", properties(all["ChatRequest"]), names(fields)},
 		{"CompletionRequest", properties(all["CompletionRequest"]), names(completionFields)},
 		{"TokenizeRequest", slices.Compact(both), names(tokenizeFields)},
-		{"EmbeddingRequest", slices.Compact(embeddings), names(poolingFields)},
+		{"EmbeddingRequest", forms("EmbeddingRequest"), names(embeddingFields)},
+		{"PoolingRequest", forms("PoolingRequest"), names(poolingFields)},
+		{"ClassifyRequest", forms("ClassifyRequest"), names(inputFields)},
+		{"ScoreRequest", properties(all["ScoreRequest"]), names(scoreFields)},
+		{"RerankRequest", properties(all["RerankRequest"]), names(rerankFields)},
 		{"DetokenizeRequest", properties(all["DetokenizeRequest"]), names(detokenizeFields)},
 	} {
 		if !slices.Equal(c.have, c.want) {

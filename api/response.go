@@ -10,8 +10,9 @@ type Meta struct {
 	Fingerprint string // of the build, weights and device; "": null
 }
 
-// EmbeddingID makes the id of an answer of vectors from the id of its request.
-func EmbeddingID(request string) string { return "embd-" + request }
+// PooledID makes the id of an answer of vectors or scores from the id of its request, and from what the answer is:
+// embd, score, classify or pooling.
+func PooledID(kind, request string) string { return kind + "-" + request }
 
 // ChatID makes the id of an answer from the id of its request.
 func ChatID(request string) string { return "chatcmpl-" + request }

@@ -30,7 +30,7 @@ var vocabularies = []string{"tokenizer.json", "tokenizer.model", "tekken.json", 
 var smallFiles = append([]string{
 	configName, "generation_config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json",
 	"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt",
-	"chat_template.jinja", "chat_template.json", "modules.json", "sentence_bert_config.json",
+	"chat_template.jinja", "chat_template.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
 }, vocabularies...)
 
 // noted are the files whose absence is noted in the cache: those for which transformers asks the

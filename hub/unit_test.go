@@ -113,13 +113,13 @@ func TestChoose(t *testing.T) {
 // TestChooseModules: a model of sentence-transformers comes with its modules, and with nothing else that lies in folders.
 func TestChooseModules(t *testing.T) {
 	names := []string{"modules.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "2_Dense/pytorch_model.bin", "config.json",
-		"model.safetensors", "onnx/model.onnx", "onnx/config.json", "sentence_bert_config.json", "tokenizer.json"}
+		"model.safetensors", "onnx/model.onnx", "onnx/config.json", "config_sentence_transformers.json", "sentence_bert_config.json", "tokenizer.json"}
 	files := map[string]remoteFile{}
 	for _, n := range names {
 		files[n] = remoteFile{Name: n}
 	}
 	p, err := choose(Reference{Repo: "o/n"}, files, Whole)
-	const want = "1_Pooling/config.json 2_Dense/config.json 2_Dense/model.safetensors config.json modules.json sentence_bert_config.json tokenizer.json"
+	const want = "1_Pooling/config.json 2_Dense/config.json 2_Dense/model.safetensors config.json config_sentence_transformers.json modules.json sentence_bert_config.json tokenizer.json"
 	if got := strings.Join(p.first, " "); err != nil || got != want {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}

@@ -35,6 +35,11 @@ func (f *fields) latent(qRank, kvRank, nope, rope, value int) LatentSpec {
 	if s.QRank == 0 {
 		s.Q, s.QNorm = "self_attn.q_proj", NormSpec{}
 	}
+	const most = 1 << 12 // of heads, each of which has products of its own
+	if f.Heads > most {
+		f.bad("latent attention has %d heads, more than %d", f.Heads, most)
+		return s
+	}
 	if s.KVRank < 1 || s.NopeDim < 1 || s.RopeDim < 2 || s.ValueDim < 1 || s.RopeDim%2 != 0 {
 		f.bad("latent attention has a rank of %d and heads of %d + %d and %d", s.KVRank, s.NopeDim, s.RopeDim, s.ValueDim)
 		return s

@@ -39,9 +39,13 @@ var ggufWithoutEffect = []string{
 	"attention.layer_norm_epsilon", // of a norm that these networks do not have
 	"pooling_type",                 // for embeddings of texts
 	"rope.dimension_sections",      // axes of positions, which are the same for text
+	"n_deepstack_layers",           // to which parts of images are added
 	// Of layers with a window in networks that have layers without one, too.
 	"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa", "rope.freq_base_swa",
 }
+
+// ggufLike are architectures that are others for text: their networks also see.
+var ggufLike = map[string]string{"qwen3vl": "qwen3", "qwen3vlmoe": "qwen3moe"}
 
 // ggufModel reads a model from a GGUF file. Its getters remember the first error.
 type ggufModel struct {
@@ -67,10 +71,14 @@ func newGGUFModel(path string, f *gguf.File) (*ggufModel, error) {
 	if g.arch, err = v.Text(); err != nil {
 		return nil, g.bad("the key general.architecture %v", err)
 	}
-	var known []string
+	arch := g.arch
+	if other, ok := ggufLike[arch]; ok {
+		arch = other
+	}
+	known := slices.Collect(maps.Keys(ggufLike))
 	for name, fam := range families {
 		known = append(known, fam.gguf)
-		if fam.gguf == g.arch {
+		if fam.gguf == arch {
 			g.name, g.family = name, fam
 		}
 	}
@@ -79,7 +87,7 @@ func newGGUFModel(path string, f *gguf.File) (*ggufModel, error) {
 			known = append(known, name)
 		}
 	}
-	if r, ok := ggufRecipes[g.arch]; ok && (g.name == "" || g.int("expert_count") > 0 || g.arch == "mistral3" && g.positive("attention.temperature_scale") != nil) {
+	if r, ok := ggufRecipes[arch]; ok && (g.name == "" || g.int("expert_count") > 0 || g.arch == "mistral3" && g.positive("attention.temperature_scale") != nil) {
 		g.name, g.recipe = r.arch, &r
 	}
 	if g.name == "" {

@@ -180,6 +180,7 @@ func cohereFields(g *ggufModel, f map[string]any) {
 		f["layer_norm_eps"] = *eps
 	}
 	g.copyFloats(f, "logit_scale")
+	f["use_qk_norm"] = g.in("attn_q_norm.weight") // of Command R
 	if types := g.windowTypes(f); types != nil {
 		f["layer_types"] = types
 	}
@@ -192,24 +193,32 @@ func phiFields(g *ggufModel, f map[string]any) {
 		return
 	}
 	p, _ := f["rope_parameters"].(map[string]any)
-	t := g.tensors[shortFactors]
-	if t.DType != weights.F32 || len(t.Shape) != 1 {
-		g.err = g.bad("the tensor %s is %v of %d, not a vector of float32", shortFactors, t.DType, t.Shape)
-		return
-	}
-	factors := make([]float32, t.Len())
-	t.Widen(factors, 0, 0)
-	for i, x := range factors {
-		if !(x > 0 && x <= math.MaxFloat32) {
-			g.err = g.bad("factor %d of the tensor %s is %v, not a positive number", i, shortFactors, x)
-			return
-		}
-	}
-	p["rope_type"], p["short_factor"] = "longrope", factors
+	p["rope_type"], p["short_factor"], p["long_factor"] = "longrope", g.factors(shortFactors), g.factors(longFactors)
 	p["original_max_position_embeddings"] = g.int("rope.scaling.original_context_length")
 	if x := g.positive("rope.scaling.attn_factor"); x != nil {
 		p["attention_factor"] = *x
 	}
+}
+
+// factors are the numbers of a tensor; none if it is not there or not a vector of positive numbers.
+func (g *ggufModel) factors(name string) []float32 {
+	t, ok := g.tensors[name]
+	if !ok {
+		return nil
+	}
+	if t.DType != weights.F32 || len(t.Shape) != 1 {
+		g.err = g.bad("the tensor %s is %v of %d, not a vector of float32", name, t.DType, t.Shape)
+		return nil
+	}
+	list := make([]float32, t.Len())
+	t.Widen(list, 0, 0)
+	for i, x := range list {
+		if !(x > 0 && x <= math.MaxFloat32) {
+			g.err = g.bad("factor %d of the tensor %s is %v, not a positive number", i, name, x)
+			return nil
+		}
+	}
+	return list
 }
 
 func hunyuan3Fields(g *ggufModel, f map[string]any) {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -218,6 +219,79 @@ func TestGGUFFamilies(t *testing.T) {
 	}
 }
 
+// TestGGUFOlderFiles: files that have the products of a layer in other tensors, as earlier converters wrote them, give the
+// same logits: Qwen3-Next with one product of each key head's rows, and Gemma 4 with gate and up apart.
+func TestGGUFOlderFiles(t *testing.T) {
+	replace := func(g *testkit.GGUF, name string, by ...testkit.GGUFTensor) {
+		i := slices.IndexFunc(g.Tensors, func(x testkit.GGUFTensor) bool { return x.Name == name })
+		g.Tensors = slices.Replace(g.Tensors, i, i+1, by...)
+	}
+	fused := func(g *testkit.GGUF) {
+		c, err := weights.OpenFS(os.DirFS("testdata/families/qwen3_next"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, layer := range []string{"0", "1", "2"} {
+			d := convertedTensor{Parts: []convertedPart{{From: "model.layers." + layer + ".linear_attn.in_proj_qkvz.weight"}}}
+			data, err := d.numbers(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			replace(g, "blk."+layer+".attn_gate.weight")
+			replace(g, "blk."+layer+".attn_qkv.weight", testkit.GGUFTensor{Name: "blk." + layer + ".ssm_in.weight", Shape: []uint64{40, 128}, Data: data})
+		}
+	}
+	apart := func(g *testkit.GGUF) {
+		for _, layer := range []string{"0", "1", "2", "3"} {
+			name := "blk." + layer + ".ffn_gate_up_exps.weight"
+			i := slices.IndexFunc(g.Tensors, func(x testkit.GGUFTensor) bool { return x.Name == name })
+			both := g.Tensors[i]
+			gate := testkit.GGUFTensor{Name: "blk." + layer + ".ffn_gate_exps.weight", Shape: []uint64{40, 20, 5}}
+			up := testkit.GGUFTensor{Name: "blk." + layer + ".ffn_up_exps.weight", Shape: []uint64{40, 20, 5}}
+			const half = 4 * 40 * 20
+			for at := 0; at < len(both.Data); at += 2 * half {
+				gate.Data = append(gate.Data, both.Data[at:at+half]...)
+				up.Data = append(up.Data, both.Data[at+half:at+2*half]...)
+			}
+			replace(g, name, gate, up)
+		}
+	}
+	for name, change := range map[string]func(*testkit.GGUF){"qwen3_next": fused, "gemma4_moe": apart} {
+		d, golden := readConverted(t, name), readFamily(t, name)
+		g := d.file(t, name)
+		logits := func() [][]float32 {
+			h := newHarness(t, openBytes(t, g.Bytes()), newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128, MaxTokens: 128}, 1)
+			return h.step(chunk{&sequence{tokens: golden.Prompt}, len(golden.Prompt), positions(0, len(golden.Prompt))})
+		}
+		want := logits()
+		change(g)
+		if !reflect.DeepEqual(logits(), want) {
+			t.Errorf("%s: the logits differ", name)
+		}
+	}
+}
+
+// TestGGUFSeeing: a network that also sees is another one's for text.
+func TestGGUFSeeing(t *testing.T) {
+	d, golden := readConverted(t, "qwen3_moe"), readFamily(t, "qwen3_moe")
+	g := d.file(t, "qwen3_moe")
+	logits := func() [][]float32 {
+		h := newHarness(t, openBytes(t, g.Bytes()), newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128, MaxTokens: 128}, 1)
+		return h.step(chunk{&sequence{tokens: golden.Prompt}, len(golden.Prompt), positions(0, len(golden.Prompt))})
+	}
+	want := logits()
+	for i, k := range g.Keys {
+		g.Keys[i].Key = strings.Replace(k.Key, "qwen3moe.", "qwen3vlmoe.", 1)
+	}
+	g.Set("general.architecture", "qwen3vlmoe")
+	g.Set("qwen3vlmoe.n_deepstack_layers", uint32(3))
+	g.Set("qwen3vlmoe.rope.dimension_sections", []int32{2, 2, 1, 0})
+	if !reflect.DeepEqual(logits(), want) {
+		t.Error("the logits differ")
+	}
+}
+
 // TestGGUFFamiliesRefused: what a family cannot do, or what a file lacks, is refused with a sentence.
 func TestGGUFFamiliesRefused(t *testing.T) {
 	set := func(key string, value any) func(*testkit.GGUF) {
@@ -248,6 +322,8 @@ func TestGGUFFamiliesRefused(t *testing.T) {
 		{"phi3", edit("rope_factors_short.weight", 0, 0, 0x80, 0x7f), "factor 0 of the tensor rope_factors_short.weight is +Inf, not a positive number"},
 		{"qwen3_5", set("qwen35.ssm.time_step_rank", uint32(3)), "3 value heads of linear attention are not a multiple of 2 key heads"},
 		{"qwen3_5", set("qwen35.ssm.time_step_rank", uint32(1<<20)), "value heads of linear attention"},
+		{"deepseek_v2", set("deepseek2.attention.head_count", uint32(1<<20)), "latent attention has 1048576 heads, more than 4096"},
+		{"deepseek_v2", set("deepseek2.block_count", uint32(4000)), "the key deepseek2.block_count is 4000, and the file has "},
 		{"qwen3_5", drop("blk.0.ssm_alpha.weight"), "missing: blk.0.ssm_alpha.weight"},
 		{"granitemoehybrid", set("granitehybrid.rope.scaling.finetuned", uint8(1)), "the key granitehybrid.rope.scaling.finetuned is 1 (uint8), not a truth value"},
 		{"ministral3", set("mistral3.attention.temperature_length", uint32(8)), "the key mistral3.attention.temperature_length is 8, and what it would change is not known here"},
@@ -342,6 +418,10 @@ func asConverted(t *testing.T, name string) (_ fs.FS, edited bool) {
 		doc["attn_scale"], doc["floor_scale"], doc["attention_chunk_size"] = 0.1, 8192, 8192
 	case "mistral4":
 		delete(doc["rope_parameters"].(map[string]any), "llama_4_scaling_beta")
+	case "dots1":
+		doc["sliding_window"] = nil
+	case "afmoe":
+		doc["layer_types"] = []string{"sliding_attention", "sliding_attention", "sliding_attention", "full_attention"}
 	case "phimoe":
 		delete(doc, "router_jitter_noise")
 	default:

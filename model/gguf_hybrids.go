@@ -170,7 +170,7 @@ func graniteHybridFields(g *ggufModel, f map[string]any) {
 	f["num_local_experts"] = g.int("expert_count")
 	f["shared_intermediate_size"] = g.int("expert_shared_feed_forward_length")
 	if g.int("expert_count") == 0 {
-		f["shared_intermediate_size"] = f["intermediate_size"]
+		f["shared_intermediate_size"] = g.rows("ffn_up.weight")
 	}
 }
 

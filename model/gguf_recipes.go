@@ -252,6 +252,9 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 		layers, _ := f["num_hidden_layers"].(int)
 		f["num_hidden_layers"] = layers - more // the others predict several tokens at a time
 	}
+	if layers, _ := f["num_hidden_layers"].(int); layers > len(g.order) {
+		return Config{}, g.bad("the key %s.block_count is %d, and the file has %d tensors", g.arch, layers, len(g.order))
+	}
 	if heads, _ := f["num_attention_heads"].(int); f["head_dim"] == nil && heads > 0 {
 		hidden, _ := f["hidden_size"].(int)
 		f["head_dim"] = hidden / heads
@@ -320,7 +323,7 @@ func (g *ggufModel) recipeRope(f map[string]any) {
 		p["truncate"] = g.arch != "gpt-oss"
 	}
 	head, _ := f["head_dim"].(int)
-	if n := g.int("rope.dimension_count"); n > 0 && head > 0 && n != head {
+	if n := g.int("rope.dimension_count"); n > 0 && head > 0 { // also if it is all of it: some families rotate less
 		p["partial_rotary_factor"] = float64(n) / float64(head)
 	}
 	f["rope_parameters"] = p
@@ -350,21 +353,8 @@ func (g *ggufModel) recipeTensors(r ggufRecipe, c *Config) ([]weights.Tensor, er
 	var all []weights.Tensor
 	var extra []string
 	for _, name := range g.order {
-		switch name {
-		case ropeFactors:
-			if err := g.scaleRecipeRope(c); err != nil {
-				return nil, err
-			}
+		if g.passedOver(name, c) {
 			continue
-		case longFactors, shortFactors:
-			if strings.HasPrefix(g.arch, "phi") {
-				continue // phiFields has used them
-			}
-		}
-		if layer, _, ok := layerName(name, "blk."); ok {
-			if n, err := strconv.Atoi(layer); err == nil && n >= c.Layers {
-				continue // of a layer that predicts several tokens at a time
-			}
 		}
 		t := g.tensors[name]
 		if t.Name = g.recipeName(r, name); t.Name == "" {
@@ -374,21 +364,41 @@ func (g *ggufModel) recipeTensors(r ggufRecipe, c *Config) ([]weights.Tensor, er
 		t.Shape = recurrentShape(name, &t)
 		if r.parts != nil {
 			all = append(all, r.parts(t)...)
-			continue
+		} else {
+			all = append(all, t)
 		}
-		all = append(all, t)
 	}
 	if len(extra) > 0 {
 		return nil, fmt.Errorf("%w: %s: not expected: %s", ErrMismatch, g.path, some(extra))
 	}
+	if g.hasAny(ropeFactors) {
+		if err := g.scaleRecipeRope(c); err != nil {
+			return nil, err
+		}
+	}
+	if !r.pairs {
+		return all, nil
+	}
 	for i := range all {
-		if r.pairs {
-			if err := g.pair(&all[i], c); err != nil {
-				return nil, err
-			}
+		if err := g.pair(&all[i], c); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// passedOver reports whether a tensor is none of the network's parameters: factors of rotary embeddings, and
+// layers that predict several tokens at a time.
+func (g *ggufModel) passedOver(name string, c *Config) bool {
+	switch name {
+	case ropeFactors:
+		return true
+	case longFactors, shortFactors:
+		return strings.HasPrefix(g.arch, "phi") // whose fields they are
+	}
+	layer, _, ok := layerName(name, "blk.")
+	n, err := strconv.Atoi(layer)
+	return ok && err == nil && n >= c.Layers
 }
 
 // scaleRecipeRope divides the frequencies of a table by the factors that are stored: of the only one, or of

@@ -212,7 +212,7 @@ func TestGGUFRefused(t *testing.T) {
 	}{
 		{dropKey("general.architecture"), model.ErrConfig, "the key general.architecture is missing"},
 		{setKey("general.architecture", uint8(1)), model.ErrConfig, "the key general.architecture is 1 (uint8), not a string"},
-		{setKey("general.architecture", "mamba"), model.ErrUnsupported, `general.architecture "mamba" (supported: the 43 that docs/models.md lists)`},
+		{setKey("general.architecture", "mamba"), model.ErrUnsupported, `general.architecture "mamba" (supported: the 55 that docs/models.md lists)`},
 		{setKey("general.architecture", "clip"), model.ErrUnsupported, "projects images or sound for another model (mmproj): it is not a model of its own"},
 		{setKey("general.type", "mmproj"), model.ErrUnsupported, "projects images or sound for another model (mmproj)"},
 		{setKey("general.type", "adapter"), model.ErrUnsupported, "is an adapter (LoRA) for another model: it is not a model of its own"},
@@ -473,6 +473,7 @@ func TestGGUFRope(t *testing.T) {
 		{"qwen3", map[string]any{"scaling.type": "yarn", "scaling.factor": float32(4), "scaling.original_context_length": uint32(32),
 			"scaling.yarn_beta_fast": float32(24), "scaling.yarn_beta_slow": float32(2), "scaling.yarn_attn_factor": float32(1.25)},
 			`"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":32,"beta_fast":24,"beta_slow":2,"attention_factor":1.25}`},
+		{"qwen3vl", map[string]any{"dimension_sections": []int32{1, 1, 0, 0}}, `"rope_theta":10000`},
 		{"mistral3", map[string]any{"scaling.type": "yarn", "scaling.factor": float32(16), "scaling.original_context_length": uint32(32), "scaling.yarn_log_multiplier": float32(1)},
 			`"rope_scaling":{"type":"yarn","factor":16,"original_max_position_embeddings":32,"mscale":1,"mscale_all_dim":1}`},
 	} {
@@ -489,7 +490,7 @@ func TestGGUFRope(t *testing.T) {
 			addTensor("blk.0.attn_k.bias", 0, 4)(g)
 			addTensor("blk.0.attn_v.bias", 0, 4)(g)
 		}
-		if c.arch == "qwen3" {
+		if strings.HasPrefix(c.arch, "qwen3") {
 			addTensor("blk.0.attn_q_norm.weight", 0, 4)(g)
 			addTensor("blk.0.attn_k_norm.weight", 0, 4)(g)
 		}

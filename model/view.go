@@ -100,6 +100,8 @@ func (v view) of(t weights.Tensor) (weights.Tensor, error) {
 	total, columns := asMatrix(t.Shape)
 	shape := v.shapeOf(t.Shape)
 	switch {
+	case columns == 1 && t.DType.Size() == 0:
+		return t, fmt.Errorf("%w: the tensor %s is stored in a way in which no part of it can be taken", ErrUnsupported, t.Name)
 	case t.Packed != nil && v.ofPacked(&t, total):
 	case t.Packed != nil:
 		return v.widened(t, columns, total), nil

@@ -217,3 +217,16 @@ func Normalize(x []float32) {
 		x[i] /= n
 	}
 }
+
+// Cosine is the cosine of the angle between two vectors of the same number of components, which says how much they
+// point in the same direction: -1 to 1. Lengths below 1e-8 count as that, as in torch.nn.functional.cosine_similarity.
+func Cosine(a, b []float32) float32 {
+	var dot, aa, bb float64
+	for i, x := range a {
+		y := b[i]
+		dot += float64(float64(x) * float64(y))
+		aa += float64(float64(x) * float64(x))
+		bb += float64(float64(y) * float64(y))
+	}
+	return float32(dot / (max(math.Sqrt(aa), 1e-8) * max(math.Sqrt(bb), 1e-8)))
+}

@@ -216,7 +216,10 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", servertest.TextPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", servertest.TextPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", servertest.TextPath, "", text(nil), 401, []string{""}},
 		{"POST", servertest.ChatPath + "/render", "", chat(everything), 200, nil}, {"POST", servertest.ChatPath + "/render", "", chat(streams), 200, nil}, {"POST", servertest.TextPath + "/render", "", text(textStream), 200, nil}, {"POST", servertest.TextPath + "/render", "", "{}", 400, nil},
 		{"GET", "/v1/models", "", "", 200, nil}, {"GET", "/v1/models/tiny", "/v1/models/{id}", "", 200, nil}, {"GET", "/v1/models/none", "/v1/models/{id}", "", 404, nil}, {"GET", "/v1/models", "", "", 401, []string{""}},
-		{"POST", "/v1/embeddings", "", `{"input":"Hi"}`, 400, nil}, // TestOpenAPIEmbeddings has the answers
+		{"POST", "/v1/embeddings", "", `{"input":"Hi"}`, 400, nil}, // TestOpenAPIEmbeddings and TestOpenAPIScoring have the answers
+		{"POST", "/pooling", "", `{"input":"Hi"}`, 400, nil}, {"POST", "/classify", "", `{"input":"Hi"}`, 400, nil},
+		{"POST", "/score", "", `{"text_1":"a","text_2":"b"}`, 400, nil}, {"POST", "/v1/score", "", `{"text_1":"a","text_2":"b"}`, 400, nil},
+		{"POST", "/rerank", "", `{"query":"a","documents":["b"]}`, 400, nil}, {"POST", "/v1/rerank", "", `{"query":"a","documents":["b"]}`, 400, nil}, {"POST", "/v2/rerank", "", `{}`, 400, nil},
 		{"POST", "/tokenize", "", `{"prompt":"Hi","return_token_strs":true}`, 200, nil}, {"POST", "/tokenize", "", `{"messages":[{"role":"user","content":"x"}]}`, 200, nil}, {"POST", "/tokenize", "", `{}`, 400, nil},
 		{"POST", "/detokenize", "", `{"tokens":[5,6]}`, 200, nil}, {"POST", "/detokenize", "", `{"tokens":[-1]}`, 400, nil},
 		{"GET", "/health", "", "", 200, nil}, {"GET", "/ping", "", "", 200, nil}, {"POST", "/ping", "", "", 200, nil}, {"GET", "/ready", "", "", 200, nil}, {"GET", "/version", "", "", 200, nil}, {"GET", "/metrics", "", "", 200, nil},
@@ -289,6 +292,36 @@ func TestOpenAPIEmbeddings(t *testing.T) {
 			continue
 		}
 		d.checkAnswer(t, answer, header.Get("Content-Type"), path, "post", "responses", "200")
+	}
+}
+
+// TestOpenAPIScoring: requests and answers of models that score and classify are what the document says.
+func TestOpenAPIScoring(t *testing.T) {
+	t.Parallel()
+	for labels, list := range map[int][][2]string{
+		1: {
+			{"/score", `{"queries":"a","documents":["b",{"text":"c"}],"max_tokens_per_doc":3}`}, {"/v1/score", `{"text_1":["a"],"text_2":["b"],"use_activation":false,"instruction":"i"}`},
+			{"/rerank", `{"query":"a","documents":["b","c"],"top_n":1}`}, {"/v1/rerank", `{"query":{"text":"a"},"documents":"b","return_documents":false,"truncation_side":"left"}`},
+			{"/v2/rerank", `{"query":"a","documents":["b"],"chat_template_kwargs":{"x":1}}`}, {"/classify", `{"input":"a"}`}, {"/pooling", `{"input":["a","b"],"task":"classify","encoding_format":"base64"}`},
+		},
+		2: {{"/classify", `{"input":["a","b"],"normalize":false}`}, {"/classify", `{"messages":[{"role":"user","content":"x"}]}`}, {"/pooling", `{"messages":[{"role":"user","content":"x"}]}`}},
+	} {
+		h := newServer(t, func(s *servertest.Setup) {
+			s.Spec.Hidden = 4
+			s.Model.Pooling = &pooling.Plan{Hidden: 4, Labels: labels, Layers: []pooling.Dense{{In: 4, Out: labels, W: make([]float32, 4*labels), Activation: pooling.Sigmoid}}}
+			s.Model.Scoring.Labels = []string{"a"}
+		})
+		d := h.document(t)
+		for _, c := range list {
+			path, body := c[0], c[1]
+			d.check(t, body, "application/json", path, "post", "requestBody")
+			status, answer, header := h.Get("POST", path, body)
+			if status != 200 {
+				t.Errorf("%s %s: %d %s", path, body, status, answer)
+				continue
+			}
+			d.checkAnswer(t, answer, header.Get("Content-Type"), path, "post", "responses", "200")
+		}
 	}
 }
 

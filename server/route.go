@@ -26,6 +26,13 @@ var routes = map[string]route{
 	"/v1/chat/completions":        {methods: "POST", serve: generates((*openai.Service).ChatCompletions)},
 	"/v1/completions":             {methods: "POST", serve: generates((*openai.Service).Completions)},
 	"/v1/embeddings":              {methods: "POST", serve: generates((*openai.Service).Embeddings)},
+	"/pooling":                    {methods: "POST", serve: generates((*openai.Service).Pooling)},
+	"/classify":                   {methods: "POST", serve: generates((*openai.Service).Classify)},
+	"/score":                      {methods: "POST", serve: generates((*openai.Service).Score)},
+	"/v1/score":                   {methods: "POST", serve: generates((*openai.Service).Score)},
+	"/rerank":                     {methods: "POST", serve: generates((*openai.Service).Rerank)},
+	"/v1/rerank":                  {methods: "POST", serve: generates((*openai.Service).Rerank)},
+	"/v2/rerank":                  {methods: "POST", serve: generates((*openai.Service).Rerank)},
 	"/v1/models":                  {methods: "GET", serve: generates((*openai.Service).Models)},
 	"/v1/chat/completions/render": {methods: "POST", serve: generates((*openai.Service).RenderChat)},
 	"/v1/completions/render":      {methods: "POST", serve: generates((*openai.Service).RenderTexts)},
@@ -106,6 +113,9 @@ func (router) Interface(path string) failure.Interface { return interfaceOf(path
 
 // interfaceOf is the interface that a path belongs to.
 func interfaceOf(path string) failure.Interface {
+	if _, own := routes[path]; own { // Weave has all others below /v2/
+		return failure.OpenAI
+	}
 	switch {
 	case strings.HasPrefix(path, feedbackapi.Prefix), weaveapi.Owns(path):
 		return failure.Feedback

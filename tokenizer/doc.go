@@ -4,8 +4,8 @@
 //
 // [Open] takes what a model's folder has, [Load] parses a tokenizer.json, and [FromGGUF] takes
 // the vocabulary of a GGUF file. [Tokenizer.Encode] gives the ids of a text and
-// [Tokenizer.Decode] the text of ids. A [Decoder] decodes the output of a model token
-// by token. Many goroutines may use one Tokenizer; a Decoder belongs to one goroutine.
+// [Tokenizer.Decode] the text of ids, and [Tokenizer.JoinPair] puts the ids of two texts together. A [Decoder]
+// decodes the output of a model token by token. Many goroutines may use one Tokenizer; a Decoder belongs to one goroutine.
 //
 // # Encoding
 //
@@ -101,7 +101,7 @@
 //   - pre-tokenizer: Split (string or regular expression, all behaviors, invert),
 //     Digits, Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit, FixedLength,
 //     UnicodeScripts, BertPreTokenizer, ByteLevel (the last one), Metaspace, Sequence
-//   - post-processor: TemplateProcessing (the single template), BertProcessing,
+//   - post-processor: TemplateProcessing (with each text once), BertProcessing,
 //     RobertaProcessing, ByteLevel, Sequence
 //   - decoder: ByteLevel, BPEDecoder or CTC, alone; or Replace, Metaspace, Strip and WordPiece
 //     of single tokens, ByteFallback, Replace and Metaspace of single characters, Fuse, Strip of

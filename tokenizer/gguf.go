@@ -486,6 +486,6 @@ func (g *ggufFile) surround(t *Tokenizer) {
 		t.suffix = append(t.suffix, i.EOS)
 	}
 	if g.file.Model.Type == "WordPiece" && i.AddSEP {
-		t.suffix = append(t.suffix, i.SEP)
+		t.suffix, t.pair.joined = append(t.suffix, i.SEP), true
 	}
 }

@@ -92,6 +92,7 @@ type component struct {
 	Delimiter        string                   `json:"delimiter"` // CharDelimiterSplit
 	Length           *int                     `json:"length"`    // FixedLength
 	Single           []templatePiece          `json:"single"`
+	Pair             []templatePiece          `json:"pair"`
 	SpecialTokens    map[string]templateToken `json:"special_tokens"`
 	Sep              []jsontext.RawMessage    `json:"sep"` // BertProcessing, RobertaProcessing
 	Cls              []jsontext.RawMessage    `json:"cls"`
@@ -138,12 +139,13 @@ type pattern struct {
 }
 
 type templatePiece struct {
-	SpecialToken *struct {
-		ID string `json:"id"`
-	} `json:"SpecialToken"`
-	Sequence *struct {
-		ID string `json:"id"`
-	} `json:"Sequence"`
+	SpecialToken *templatePart `json:"SpecialToken"`
+	Sequence     *templatePart `json:"Sequence"`
+}
+
+type templatePart struct {
+	ID     string `json:"id"`
+	TypeID int32  `json:"type_id"`
 }
 
 type templateToken struct {

@@ -186,6 +186,9 @@ func (t *Tokenizer) loadPostProcessor(f *file) error {
 			if err := t.loadPair(&c); err != nil {
 				return err
 			}
+			if t.pair.joined = true; c.Type == "RobertaProcessing" {
+				t.pair.pieces = t.robertaPair()
+			}
 		case "TemplateProcessing":
 			if templates++; templates > 1 {
 				return unsupported("post-processor", &c, "more than one")
@@ -193,6 +196,7 @@ func (t *Tokenizer) loadPostProcessor(f *file) error {
 			if err := t.loadTemplate(&c); err != nil {
 				return err
 			}
+			t.loadPairTemplate(&c)
 		default:
 			return unsupported("post-processor", &c, "")
 		}

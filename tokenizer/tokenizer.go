@@ -41,6 +41,7 @@ type Tokenizer struct {
 
 	prefix, suffix []int32 // what addSpecial puts around the text
 	prefixOnce     bool    // not if the text begins with it
+	pair           pairing // what two texts become
 	decoding       decoding
 	maxBytes       int // length of the longest text of a token
 	maxSpelled     int // length of the longest token as the file spells it

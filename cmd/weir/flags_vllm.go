@@ -49,7 +49,7 @@ var vllmFlags = []vllmFlag{
 	{"tokenizer-revision code-revision ignore-patterns hf-config-path pt-load-map-location model-loader-extra-config safetensors-load-strategy safetensors-prefetch-block-size safetensors-prefetch-num-threads",
 		anyValue, "weir chooses itself which files of a model it needs"},
 	{"use-tqdm-on-load allow-deprecated-quantization language-model-only skip-mm-profiling", nil, "loading needs no choice"},
-	{"hf-overrides model-class-overrides quantization-config rope-scaling rope-theta", []string{"{}", "", "None"}, "the model's own config.json decides"},
+	{"model-class-overrides quantization-config rope-scaling rope-theta", []string{"{}", "", "None"}, "the model's own config.json decides"},
 	{"pooler-config diffusion-config engram-config", impossible, "the model's files and --runner say what it does"},
 	{"mamba-ssu-algorithm mamba-cache-philox-rounds mamba-cache-dtype mamba-ssm-cache-dtype mamba-block-size mamba-cache-mode replayssm-buffer-len sparse-indexer-topk-backend", anyValue, "weir chooses itself how recurrent states are computed and kept"},
 	{"enable-mamba-cache-stochastic-rounding enable-mamba-shared-prefix-checkpoint use-replayssm swa-bounded-replay", nil, "weir chooses itself how recurrent states and windows are computed and kept"},

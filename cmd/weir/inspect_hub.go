@@ -143,9 +143,9 @@ func wanted(_ string, begin []byte) (w hub.Wanted) {
 const tooManySpans = 4000
 
 // decides tells whether the numbers of a tensor decide whether a model can be opened: the groups of
-// columns of GPTQ, the factors of Llama's positions, and scales that are one number, except those of
+// columns of GPTQ, the factors of Llama's and Phi's positions, and scales that are one number, except those of
 // activations, which are not used.
 func decides(p weights.Place) bool {
 	const number = 8 // bytes at most
-	return p.To-p.From <= number && !strings.Contains(p.Name, ".input_") || strings.HasSuffix(p.Name, "g_idx") || p.Name == "rope_freqs.weight"
+	return p.To-p.From <= number && !strings.Contains(p.Name, ".input_") || strings.HasSuffix(p.Name, "g_idx") || p.Name == "rope_freqs.weight" || strings.HasPrefix(p.Name, "rope_factors_")
 }

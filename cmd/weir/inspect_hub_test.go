@@ -121,13 +121,14 @@ func TestWanted(t *testing.T) {
 		return weights.Tensor{Name: name, DType: d, Shape: []int{n}, Data: make([]byte, n*d.Size())}
 	}
 	folder := testkit.Safetensors([]weights.Tensor{tensor("a.weight", weights.BF16, 100), tensor("a.weight_scale", weights.F32, 1), tensor("a.g_idx", weights.I32, 50), tensor("b.bias", weights.BF16, 9), tensor("b.input_scale", weights.I32, 1)})
-	g := &testkit.GGUF{Tensors: []testkit.GGUFTensor{{Name: "a", Shape: []uint64{32}, Data: make([]byte, 128)}, {Name: "rope_freqs.weight", Shape: []uint64{16}, Data: make([]byte, 64)}}}
+	g := &testkit.GGUF{Tensors: []testkit.GGUFTensor{{Name: "a", Shape: []uint64{32}, Data: make([]byte, 128)}, {Name: "rope_freqs.weight", Shape: []uint64{16}, Data: make([]byte, 64)},
+		{Name: "rope_factors_short.weight", Shape: []uint64{16}, Data: make([]byte, 64)}}}
 	for _, c := range []struct {
 		file []byte
 		want []hub.Span // from the beginning of the data on
 	}{
 		{folder, []hub.Span{{From: 200, To: 204}, {From: 204, To: 404}}},
-		{g.Bytes(), []hub.Span{{From: 128, To: 192}}},
+		{g.Bytes(), []hub.Span{{From: 128, To: 192}, {From: 192, To: 256}}},
 	} {
 		all := c.want[len(c.want)-1].To + map[bool]int64{true: 22}[c.want[0].From == 200] // what follows is not wanted
 		data := int64(len(c.file)) - all

@@ -17,6 +17,7 @@ type modelOptions struct {
 	generationConfig string
 	override         string // --override-generation-config
 	runner           string
+	overrides        string // --hf-overrides
 	hub              hubOptions
 }
 
@@ -33,7 +34,8 @@ func (o *modelOptions) bind(f *flagSet) {
 	f.StringVar(&o.reasoningParser, "reasoning-parser", "auto", "`name` of the way in which the model marks its reasoning, such as qwen3 or deepseek_r1; auto goes by the marks in the chat template, none leaves the marks in the content")
 	f.StringVar(&o.generationConfig, "generation-config", "auto", "where default sampling parameters come from: auto, the model's generation_config.json; vllm, nowhere; otherwise a `folder` with such a file")
 	o.hub.bind(f)
-	f.oneOf(&o.runner, "runner", "what the model does: generate text, or give a vector for each text (pooling); auto embeds if the model's folder has the modules.json of sentence-transformers", "auto", "generate", "pooling")
+	f.oneOf(&o.runner, "runner", "what the model does: generate text, or give a vector for each text (pooling); auto embeds if the model's folder has the modules.json of sentence-transformers, or scores if these say so", "auto", "generate", "pooling")
+	f.StringVar(&o.overrides, "hf-overrides", "", "`JSON` object that makes a reranker of a network that generates, as in vLLM, for example {\"classifier_from_token\": [\"no\", \"yes\"], \"is_original_qwen3_reranker\": true}")
 	f.StringVar(&o.override, "override-generation-config", "", "`JSON` object whose members replace those of --generation-config, for example {\"temperature\": 0.5}; max_new_tokens is then a cap on every request")
 }
 

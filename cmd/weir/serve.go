@@ -272,6 +272,6 @@ func (e *preparedEngine) served(s *source, priority bool) *openai.Model {
 	return &openai.Model{
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: e.fingerprint,
 		Engine: e.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.tokenizerInfo,
-		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults, Pooling: s.pooling,
+		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults, Pooling: s.pooling, Scoring: s.scoring,
 	}
 }

@@ -37,6 +37,7 @@ type source struct {
 	defaults      openai.Generation
 	pooling       *pooling.Plan // what makes vectors of the network's; nil: the model generates
 	text          pooling.Text  // of a model that embeds or classifies: what its texts are like
+	scoring       openai.Scoring
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -53,7 +54,11 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	if err := s.openPooling(o.runner); err != nil {
+	scores, err := s.readReranker(o)
+	if err == nil && !scores.logits {
+		err = s.openPooling(o.runner)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	from, err := s.openVocabulary(o)
@@ -62,6 +67,9 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	}
 	if err := s.checkCase(); err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	if err := s.openScores(&scores, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	var eos string
 	if s.chat, eos, err = openChat(s.texts, o); err != nil {
@@ -76,8 +84,8 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 
 // openPooling settles whether the model embeds, classifies or generates. By itself a folder of sentence-transformers embeds, as its
 // modules say, and so does a GGUF file with a pooling; a network with the head of a classifier classifies; and one without a head
-// embeds, which is all that it can do. Without modules the vector of an encoder is the mean, as in sentence-transformers; that of any
-// other network, which can be made to embed, is that of the last token, with length 1, as in vLLM.
+// embeds, which is all that it can do. Without modules the vector of an encoder is the mean, as in sentence-transformers; that
+// of any other network, which can be made to embed, is that of the last token, with length 1, as in vLLM.
 func (s *source) openPooling(runner string) error {
 	c := &s.network.Config
 	if runner == "generate" {

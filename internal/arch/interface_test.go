@@ -23,7 +23,7 @@ var (
 	// interface have them, with the anchor in front of it.
 	numbered = regexp.MustCompile(`^(?:<a id="([^"]+)"></a>)?(\d+(?:\.\d+)*)\.? `)
 	anchor   = regexp.MustCompile(`<a id="([^"]+)"></a>`)
-	rule1    = regexp.MustCompile(`<a id="([ceftw])-?(case-)?(\d+)"></a>(?:\*\*)?([CEFTW])([-#]?)(\d+)`)
+	rule1    = regexp.MustCompile(`<a id="([cefrtw])-?(case-)?(\d+)"></a>(?:\*\*)?([CEFRTW])([-#]?)(\d+)`)
 	tag      = regexp.MustCompile(`<[^>]*>`)
 )
 

@@ -12,34 +12,64 @@ import (
 	"weir/server/transport"
 )
 
-// pooled is a request for vectors that is ready for the engine.
+// pooled is a request for vectors or scores that is ready for the engine.
 type pooled struct {
+	kind     string // what the answer is, in its id
 	id       string
 	requests []engine.Request // one for each input
 	prompt   int              // tokens of all
 	size     int64            // bytes of the vectors and of the answer
 	// encode makes the answer of the vectors of the network, one for each request.
-	encode func(meta api.Meta, vectors [][]float32) []byte
+	encode func(meta api.Meta, vectors [][]float32) ([]byte, error)
 }
 
 // Embeddings answers POST /v1/embeddings.
-func (s *Service) Embeddings(c *transport.Call) { s.pool(c, s.prepareEmbeddings) }
+func (s *Service) Embeddings(c *transport.Call) {
+	s.pool(c, func(ctx context.Context, m *Model, in *input) (*pooled, error) {
+		return s.prepareVectors(ctx, m, in, "embd", api.DecodeEmbedding)
+	})
+}
 
-// prepareEmbeddings does for /v1/embeddings what prepareChat does for chats.
-func (s *Service) prepareEmbeddings(ctx context.Context, m *Model, in *input) (*pooled, error) {
+// Pooling answers POST /pooling with what the model makes of each input: a vector, or a number for each class.
+func (s *Service) Pooling(c *transport.Call) {
+	s.pool(c, func(ctx context.Context, m *Model, in *input) (*pooled, error) {
+		return s.prepareVectors(ctx, m, in, "pooling", api.DecodePooling)
+	})
+}
+
+// Classify answers POST /classify.
+func (s *Service) Classify(c *transport.Call) { s.pool(c, s.prepareClassify) }
+
+// decodeInputs reads a body whose inputs are pooled each by itself.
+type decodeInputs = func(body []byte, lim api.Limits) (*api.EmbeddingRequest, *api.Error)
+
+// decodePooled reads the body of a request for vectors, and refuses what can be refused without tokenizing it.
+func (s *Service) decodePooled(ctx context.Context, m *Model, in *input, kind string, decode decodeInputs) (*api.EmbeddingRequest, sender, error) {
 	from := in.from
-	q, bad := api.DecodeEmbedding(in.body, s.limits(ctx))
+	q, bad := decode(in.body, s.limits(ctx))
 	if bad != nil {
-		return nil, bad
+		return nil, from, bad
 	}
 	if bad := m.admits(q.Model, from.who); bad != nil {
-		return nil, bad
+		return nil, from, bad
 	}
 	if err := setID(&q.Options, &from); err != nil {
-		return nil, err
+		return nil, from, err
+	}
+	if bad := m.checkTask(kind, q.Task); bad != nil {
+		return nil, from, bad
 	}
 	if bad := m.checkEmbedding(q); bad != nil {
-		return nil, bad
+		return nil, from, bad
+	}
+	return q, from, nil
+}
+
+// prepareVectors does for /v1/embeddings and /pooling what prepareChat does for chats.
+func (s *Service) prepareVectors(ctx context.Context, m *Model, in *input, kind string, decode decodeInputs) (*pooled, error) {
+	q, from, err := s.decodePooled(ctx, m, in, kind, decode)
+	if err != nil {
+		return nil, err
 	}
 	inputs, err := s.inputs(ctx, m, q, in)
 	if err != nil {
@@ -51,28 +81,99 @@ func (s *Service) prepareEmbeddings(ctx context.Context, m *Model, in *input) (*
 		options.Dimensions = *q.Dimensions
 		size = options.Dimensions
 	}
-	p := s.pooled(m, &q.Options, from, inputs)
-	answer := api.Embeddings{Base64: q.Base64, Prompt: p.prompt}
+	p := s.pooled(m, &q.Options, from, kind, inputs)
+	answer := api.Embeddings{Pooling: kind == "pooling", Base64: q.Base64, Prompt: p.prompt}
 	p.size += int64(len(inputs)) * int64(4*(m.Pooling.Size()+size)+64+api.FloatSize*size)
-	p.encode = func(meta api.Meta, vectors [][]float32) []byte {
+	p.encode = func(meta api.Meta, vectors [][]float32) (_ []byte, err error) {
 		answer.Meta = meta
-		answer.Vectors = make([][]float32, len(vectors))
-		for i, v := range vectors {
-			answer.Vectors[i] = m.Pooling.Apply(make([]float32, 0, m.Pooling.Size()), v, options)
+		if answer.Vectors, err = m.apply(vectors, options); err != nil {
+			return nil, err
 		}
-		return api.AppendEmbeddings(make([]byte, 0, answer.Size()), &answer)
+		return api.AppendEmbeddings(make([]byte, 0, answer.Size()), &answer), nil
 	}
 	return p, nil
+}
+
+// prepareClassify does for /classify what prepareChat does for chats.
+func (s *Service) prepareClassify(ctx context.Context, m *Model, in *input) (*pooled, error) {
+	q, from, err := s.decodePooled(ctx, m, in, "classify", api.DecodeClassify)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := s.inputs(ctx, m, q, in)
+	if err != nil {
+		return nil, err
+	}
+	p := s.pooled(m, &q.Options, from, "classify", inputs)
+	answer := api.Classes{Labels: m.Scoring.Labels, Prompt: p.prompt}
+	p.size += int64(len(inputs)) * int64(4*m.Pooling.Size()+128+api.FloatSize*m.Pooling.Size()+m.Scoring.longest())
+	p.encode = func(meta api.Meta, vectors [][]float32) (_ []byte, err error) {
+		answer.Meta = meta
+		if answer.Probs, err = m.apply(vectors, pooling.Options{Raw: q.Raw}); err != nil {
+			return nil, err
+		}
+		return api.AppendClasses(make([]byte, 0, answer.Size()), &answer), nil
+	}
+	return p, nil
+}
+
+// apply makes of each vector of the network what the plan says.
+func (m *Model) apply(vectors [][]float32, o pooling.Options) ([][]float32, error) {
+	all := make([][]float32, len(vectors))
+	for i, v := range vectors {
+		all[i] = m.Pooling.Apply(make([]float32, 0, m.Pooling.Size()), v, o)
+		if err := finite(i, all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// finite refuses numbers that JSON does not have.
+func finite(input int, v []float32) error {
+	for _, x := range v {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return fmt.Errorf("server: input %d has a vector with the component %v, which JSON has no number for", input, x)
+		}
+	}
+	return nil
+}
+
+// functionNames are what messages call the functions, by the kind of their answers.
+var functionNames = map[string]string{"embd": "Embeddings", "score": "Score", "classify": "Classification", "pooling": "Pooling"}
+
+// checkTask refuses a function that the model was not made for. A task is what /pooling asks for; "": anything.
+func (m *Model) checkTask(kind, task string) *api.Error {
+	refuse := func(reason string) *api.Error {
+		return api.ErrTask("The model " + m.Names[0] + " does not support the " + functionNames[kind] + " API: " + reason)
+	}
+	p := m.Pooling
+	if p == nil {
+		return refuse("it generates.")
+	}
+	own := "embed"
+	if p.Labels > 0 {
+		own = "classify"
+	}
+	switch {
+	case kind == "embd" && own != "embed":
+		return refuse("it classifies.")
+	case kind == "classify" && own != "classify":
+		return refuse("it embeds.")
+	case kind == "score" && p.Labels > 1:
+		return refuse(fmt.Sprintf("it tells %d classes apart, and a score is one number.", p.Labels))
+	case task != "" && task != own:
+		return api.ErrTask(fmt.Sprintf("Unsupported task: %q. The task of the model %s is %q.", task, m.Names[0], own))
+	}
+	return nil
 }
 
 // checkEmbedding refuses a request for reasons that can be found without tokenizing it.
 func (m *Model) checkEmbedding(q *api.EmbeddingRequest) *api.Error {
 	p := m.Pooling
 	switch {
-	case p == nil:
-		return api.ErrTask("The model " + m.Names[0] + " does not support the Embeddings API: it generates.")
-	case p.Labels > 0:
-		return api.ErrTask("The model " + m.Names[0] + " does not support the Embeddings API: it classifies.")
+	case q.Dimensions != nil && p.Labels > 0:
+		return api.ErrDimensions(*q.Dimensions, "The numbers for classes cannot be cut.")
 	case q.Dimensions != nil && p.Dimensions != nil && !p.MayCut(*q.Dimensions):
 		return api.ErrDimensions(*q.Dimensions, fmt.Sprintf("The vectors of this model may be cut to these numbers of dimensions only: %v.", p.Dimensions))
 	case q.Dimensions != nil && !p.MayCut(*q.Dimensions):
@@ -91,9 +192,12 @@ func (m *Model) checkEmbedding(q *api.EmbeddingRequest) *api.Error {
 	return nil
 }
 
+// promptTokens are the tokens of one input, and their types if the network knows types.
+type promptTokens struct{ ids, types []int32 }
+
 // inputs returns the tokens of each input.
-func (s *Service) inputs(ctx context.Context, m *Model, q *api.EmbeddingRequest, in *input) ([][]int32, error) {
-	limit, bad := m.pooledLimit(&q.Options)
+func (s *Service) inputs(ctx context.Context, m *Model, q *api.EmbeddingRequest, in *input) ([]promptTokens, error) {
+	limit, bad := m.pooledLimit(&q.Options, q.Side)
 	if bad != nil {
 		return nil, bad
 	}
@@ -111,7 +215,7 @@ func (s *Service) inputs(ctx context.Context, m *Model, q *api.EmbeddingRequest,
 	if !in.memory.more(preparingPrompt * int64(len(texts)-preparingAny/preparingPrompt/2)) {
 		return nil, context.Cause(ctx)
 	}
-	all := make([][]int32, 0, len(texts))
+	all := make([]promptTokens, 0, len(texts))
 	for i := range texts {
 		tokens, bad := m.inputTokens(ctx, q, &texts[i], limit, in)
 		if ctx.Err() != nil {
@@ -120,7 +224,7 @@ func (s *Service) inputs(ctx context.Context, m *Model, q *api.EmbeddingRequest,
 		if bad != nil {
 			return nil, bad
 		}
-		all = append(all, tokens)
+		all = append(all, promptTokens{ids: tokens})
 	}
 	return all, nil
 }
@@ -128,7 +232,7 @@ func (s *Service) inputs(ctx context.Context, m *Model, q *api.EmbeddingRequest,
 // inputTokens returns the tokens of one input.
 func (m *Model) inputTokens(ctx context.Context, q *api.EmbeddingRequest, p *api.TextPrompt, limit promptLimit, in *input) ([]int32, *api.Error) {
 	if p.IDs == nil {
-		return m.encode(ctx, &q.Options, p.Text, limit, in)
+		return m.encodePooled(ctx, &q.Options, p.Text, limit, in)
 	}
 	tokens, outside := ids(p.IDs, m.VocabSize)
 	if outside != nil {
@@ -137,9 +241,10 @@ func (m *Model) inputTokens(ctx context.Context, q *api.EmbeddingRequest, p *api
 	return m.fit(tokens, limit)
 }
 
-// pooledLimit returns the limit of inputs from which nothing is generated, so that they may fill the context.
-func (m *Model) pooledLimit(q *api.Options) (promptLimit, *api.Error) {
-	r := promptLimit{keep: -1, right: q.TruncateRight}
+// pooledLimit returns the limit of inputs from which nothing is generated, so that they may fill the context. Unless
+// the request names a side, texts are cut at their ends, in front of the tokens around them.
+func (m *Model) pooledLimit(q *api.Options, side bool) (promptLimit, *api.Error) {
+	r := promptLimit{keep: -1, right: q.TruncateRight || !side, inner: !side}
 	if q.TruncatePrompt == nil {
 		return r, nil
 	}
@@ -156,8 +261,8 @@ func (m *Model) pooledLimit(q *api.Options) (promptLimit, *api.Error) {
 var poolings = [...]engine.Pooling{pooling.Last: engine.PoolLast, pooling.First: engine.PoolFirst, pooling.Mean: engine.PoolMean, pooling.Max: engine.PoolMax}
 
 // pooled makes the requests of the engine for inputs. Their answer is the caller's affair.
-func (s *Service) pooled(m *Model, q *api.Options, from sender, inputs [][]int32) *pooled {
-	p := &pooled{id: from.id, requests: make([]engine.Request, len(inputs)), size: 512 + 6*int64(len(from.id)+len(m.Names[0]))}
+func (s *Service) pooled(m *Model, q *api.Options, from sender, kind string, inputs []promptTokens) *pooled {
+	p := &pooled{kind: kind, id: from.id, requests: make([]engine.Request, len(inputs)), size: 512 + 6*int64(len(from.id)+len(m.Names[0]))}
 	if p.id == "" && q.RequestID == nil {
 		p.id = s.cfg.NewID()
 	}
@@ -165,13 +270,13 @@ func (s *Service) pooled(m *Model, q *api.Options, from sender, inputs [][]int32
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
 	}
-	for i, tokens := range inputs {
+	for i, t := range inputs {
 		p.requests[i] = engine.Request{
-			Tokens: tokens, Pool: poolings[m.Pooling.Kind], Priority: int64(q.Priority),
+			Tokens: t.ids, Types: t.types, Pool: poolings[m.Pooling.Kind], Priority: int64(q.Priority),
 			Salt: s.salts.salt(from.who, from.project, salt), Sampling: sampler.DefaultParams(),
 		}
-		p.prompt += len(tokens)
-		p.size += preparingPrompt + engineSize(&p.requests[i], m.VocabSize) + 4*int64(m.Pooling.Hidden)
+		p.prompt += len(t.ids)
+		p.size += preparingPrompt + 4*int64(len(t.types)) + engineSize(&p.requests[i], m.VocabSize) + 4*int64(m.Pooling.Hidden)
 	}
 	return p
 }
@@ -200,14 +305,20 @@ func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 		c.Fail(err)
 		return
 	}
-	c.Accepted(api.EmbeddingID(p.id), p.prompt, st)
+	id := api.PooledID(p.kind, p.id)
+	c.Accepted(id, p.prompt, st)
 	vectors, err := vectors(c.Context(), st, len(p.requests))
 	if err != nil {
 		st.Cancel()
 		c.Fail(err)
 		return
 	}
-	c.ReplyReserved(p.encode(api.Meta{ID: api.EmbeddingID(p.id), Created: s.http.Now().Unix(), Model: m.Names[0]}, vectors))
+	answer, err := p.encode(api.Meta{ID: id, Created: s.http.Now().Unix(), Model: m.Names[0]}, vectors)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	c.ReplyReserved(answer)
 }
 
 // vectors waits for the vectors of n requests.
@@ -226,10 +337,8 @@ func vectors(ctx context.Context, st *engine.Stream, n int) ([][]float32, error)
 	all := make([][]float32, n)
 	for i := range all {
 		all[i] = st.Pooled(i)
-		for _, v := range all[i] {
-			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return nil, fmt.Errorf("server: input %d has a vector with the component %v, which JSON has no number for", i, v)
-			}
+		if err := finite(i, all[i]); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

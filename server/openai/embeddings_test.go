@@ -25,7 +25,7 @@ const (
 )
 
 // newEmbedder starts a server whose model embeds: the mean of all vectors, normalized.
-func newEmbedder(t *testing.T, change func(*servertest.Setup)) *testServer {
+func newEmbedder(t testing.TB, change func(*servertest.Setup)) *testServer {
 	return newServer(t, func(s *servertest.Setup) {
 		s.Spec.Hidden = vectorSize
 		s.Model.Pooling = &pooling.Plan{Kind: pooling.Mean, Hidden: vectorSize, Normalize: true}
@@ -38,7 +38,13 @@ func newEmbedder(t *testing.T, change func(*servertest.Setup)) *testServer {
 // pooled is what the engine itself gives for a prompt.
 func (h *testServer) pooled(t *testing.T, tokens []int32, kind engine.Pooling) []float32 {
 	t.Helper()
-	st, err := h.Engine.Submit(engine.Request{Tokens: tokens, Pool: kind, Sampling: sampler.DefaultParams()})
+	return h.pooledBy(t, engine.Request{Tokens: tokens, Pool: kind, Sampling: sampler.DefaultParams()})
+}
+
+// pooledBy is what the engine itself gives for a request.
+func (h *testServer) pooledBy(t *testing.T, r engine.Request) []float32 {
+	t.Helper()
+	st, err := h.Engine.Submit(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,13 +197,40 @@ func TestE5Truncation(t *testing.T) {
 		fields map[string]any
 		want   []int32
 	}{
-		{map[string]any{"truncate_prompt_tokens": 7}, ids[1018:]},
-		{map[string]any{"truncate_prompt_tokens": -1}, ids[1:]},
+		{map[string]any{"truncate_prompt_tokens": 7}, ids[:7]},
+		{map[string]any{"truncate_prompt_tokens": -1}, ids[:1024]},
+		{map[string]any{"truncate_prompt_tokens": 7, "truncation_side": nil}, ids[:7]},
+		{map[string]any{"truncate_prompt_tokens": 7, "truncation_side": "left"}, ids[1018:]},
 		{map[string]any{"truncate_prompt_tokens": 7, "truncation_side": "right"}, ids[:7]},
 	} {
 		c.fields["input"] = ids
 		if got := h.embed(t, c.fields).Data[0].vector(t); !slices.Equal(got, unit(h.pooled(t, c.want, engine.PoolMean))) {
 			t.Errorf("%v of 1025 tokens: %v", c.fields["truncate_prompt_tokens"], got)
+		}
+	}
+}
+
+// TestE5Around: the tokens around a text stay unless the request names the side that is cut.
+func TestE5Around(t *testing.T) {
+	t.Parallel()
+	h := newEmbedder(t, func(s *servertest.Setup) { s.Model.Tokenizer = pairTokenizer() })
+	text := plain("one two three four five")
+	whole := around("one two three four five")
+	for _, c := range []struct {
+		fields map[string]any
+		want   []int32
+	}{
+		{map[string]any{}, whole},
+		{map[string]any{"truncate_prompt_tokens": 900}, whole},
+		{map[string]any{"truncate_prompt_tokens": 4}, slices.Concat([]int32{begin}, text[:2], []int32{end})},
+		{map[string]any{"truncate_prompt_tokens": 1}, []int32{begin}},
+		{map[string]any{"truncate_prompt_tokens": 4, "truncation_side": "right"}, whole[:4]},
+		{map[string]any{"truncate_prompt_tokens": 4, "truncation_side": "left"}, whole[len(whole)-4:]},
+		{map[string]any{"truncate_prompt_tokens": 4, "add_special_tokens": false}, text[:4]},
+	} {
+		c.fields["input"] = "one two three four five"
+		if got := h.embed(t, c.fields).Data[0].vector(t); !slices.Equal(got, unit(h.pooled(t, c.want, engine.PoolMean))) {
+			t.Errorf("%v: not the vector of %v", c.fields, c.want)
 		}
 	}
 }

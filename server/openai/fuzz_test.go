@@ -62,6 +62,25 @@ func FuzzOthers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which byte, body []byte) { h.survives(t, paths[int(which)%len(paths)], body) })
 }
 
+// FuzzScores is FuzzServer for the functions of a model that scores.
+func FuzzScores(f *testing.F) {
+	paths := []string{"/score", "/rerank", "/classify", "/pooling"}
+	for i := range paths {
+		for _, body := range []string{
+			"", "{", "[]", "{}", `{"text_1":"a","text_2":["b",""]}`, `{"query":"a","documents":["b",{"text":"c"}],"top_n":1,"return_documents":false}`, `{"queries":["a","b"],"documents":["c","d"],"use_activation":false}`,
+			`{"query":"a","documents":"b","truncate_prompt_tokens":2,"truncation_side":"left","text_1":"a","text_2":"b"}`, `{"query":"a b c d","documents":"\ud800 é","max_tokens_per_doc":1,"max_tokens_per_query":2,"instruction":"x","chat_template_kwargs":{}}`,
+			`{"input":[[1,2],[3]],"encoding_format":"base64","task":"classify"}`, `{"messages":[{"role":"user","content":"x"}]}`,
+		} {
+			f.Add(byte(i), []byte(body))
+		}
+	}
+	h := newScorer(f, func(s *servertest.Setup) {
+		s.Config.Limits.Prompts = 32
+		s.Spec.MaxSeqTokens, s.Model.MaxLen = 128, 128
+	})
+	f.Fuzz(func(t *testing.T, which byte, body []byte) { h.survives(t, paths[int(which)%len(paths)], body) })
+}
+
 // survives sends a body and checks the answer and what the server holds afterwards.
 func (h *testServer) survives(t *testing.T, path string, body []byte) {
 	c, err := h.Dial()

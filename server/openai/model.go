@@ -8,6 +8,7 @@ import (
 
 	"weir/chat"
 	"weir/engine"
+	"weir/internal/jsontext"
 	"weir/pooling"
 	"weir/tokenizer"
 )
@@ -39,8 +40,38 @@ type Model struct {
 
 	// Pooling is what follows a network whose answers are vectors or scores; nil: the model generates.
 	Pooling *pooling.Plan
+	Scoring Scoring
 
 	constraints *constraints
+}
+
+// PairForm says how a network reads two texts at once.
+type PairForm uint8
+
+const (
+	PairJoined   PairForm = iota // their tokens in the template that the tokenizer has for two texts
+	PairTexts                    // the one text behind the other, as one text
+	PairRendered                 // rendered by the chat template, as messages of the roles query and document
+)
+
+// Scoring is what a model that classifies has beside its plan.
+type Scoring struct {
+	Form   PairForm
+	Types  int      // token types (segments) of the network; up to 1: it has none
+	Labels []string // names of the classes; nil: they have none
+
+	Prompt     string              // the system message of rendered pairs, or what stands in front of the first text; "": nothing
+	Kwargs     jsontext.RawMessage // arguments of the template, an object, which requests may override; nil: none
+	Generation bool                // the template is asked for a generation prompt
+}
+
+// longest is the length of the longest name of a class, as it may be encoded.
+func (s *Scoring) longest() int {
+	n := 0
+	for _, l := range s.Labels {
+		n = max(n, jsontext.MaxLen(l))
+	}
+	return n
 }
 
 // Generation holds the defaults of sampling parameters for requests that do not give them.

@@ -126,6 +126,7 @@ func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
 type promptLimit struct {
 	keep  int  // a longer prompt is cut to so many tokens; -1: it is not cut
 	right bool // it is the first tokens that are kept, not the last ones
+	inner bool // the tokens that the tokenizer puts around a text are kept whatever is cut
 }
 
 // promptLimit returns the limit of the prompts of a request.
@@ -149,6 +150,16 @@ func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 // encode tokenizes a text and fits it into its limit. If ctx has ended it may return
 // neither tokens nor an error, because nobody waits for them.
 func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit promptLimit, in *input) ([]int32, *api.Error) {
+	tokens, bad := m.tokens(ctx, text, q.AddSpecialTokens, limit, in)
+	if tokens == nil || bad != nil {
+		return nil, bad
+	}
+	return m.fit(tokens, limit)
+}
+
+// tokens tokenizes a text, unless it can have no place in the limit however it is tokenized. If ctx has ended it
+// may return nil and no error.
+func (m *Model) tokens(ctx context.Context, text string, special bool, limit promptLimit, in *input) ([]int32, *api.Error) {
 	// A text of so many characters has too many tokens even if each has the greatest
 	// length, so that tokenizing it would only cost time.
 	if most := m.MaxLen * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
@@ -159,14 +170,26 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit p
 	if !in.memory.tokenize(len(text)) {
 		return nil, nil
 	}
-	tokens, err := m.Tokenizer.EncodeWithin(ctx.Done(), in.memory.tokenize, nil, text, q.AddSpecialTokens)
+	tokens, err := m.Tokenizer.EncodeWithin(ctx.Done(), in.memory.tokenize, nil, text, special)
 	if errors.Is(err, tokenizer.ErrStopped) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, api.ErrTooComplex()
 	}
-	return m.fit(tokens, limit)
+	return tokens, nil
+}
+
+// encodePooled is encode for a text of which no output is generated.
+func (m *Model) encodePooled(ctx context.Context, q *api.Options, text string, limit promptLimit, in *input) ([]int32, *api.Error) {
+	if !q.AddSpecialTokens || !limit.inner || limit.keep < 0 {
+		return m.encode(ctx, q, text, limit, in)
+	}
+	ids, bad := m.tokens(ctx, text, false, limit, in)
+	if ids == nil || bad != nil {
+		return nil, bad
+	}
+	return m.fit(m.Tokenizer.Surround(ids, limit.keep), limit)
 }
 
 // fit cuts a prompt to its limit, or refuses it.

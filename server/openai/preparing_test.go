@@ -8,10 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"weir/api"
 	"weir/auth"
 	"weir/chat"
 	"weir/internal/memory"
 	"weir/internal/testkit"
+	"weir/pooling"
 )
 
 // hostile is a body that takes much memory to prepare.
@@ -56,7 +58,19 @@ var (
 	asDetokenize  = prepareAs((*Service).detokenize)
 	asRenderChat  = prepareAs((*Service).renderChat)
 	asRenderTexts = prepareAs((*Service).renderTexts)
+	asScores      = asScoresOf(1, PairJoined)
+	asTextScores  = asScoresOf(1, PairTexts)
+	asCosines     = asScoresOf(0, PairJoined)
 )
+
+// asScoresOf prepares ranks of a model with so many classes.
+func asScoresOf(labels int, form PairForm) func(*preparingFixture, context.Context, *input) (any, error) {
+	return prepareAs(func(s *Service, ctx context.Context, m *Model, in *input) (*pooled, error) {
+		scores := *m
+		scores.Pooling, scores.Scoring = &pooling.Plan{Hidden: 8, Labels: labels}, Scoring{Form: form, Types: 2}
+		return s.prepareScores(ctx, &scores, in, api.DecodeRerank)
+	})
+}
 
 // many repeats a text to about n bytes.
 func many(s string, n int) string { return strings.Repeat(s, n/len(s)) }
@@ -69,6 +83,11 @@ func chatOf(members string) string {
 // says is a chat with so many further messages.
 func says(messages string) string {
 	return `{"truncate_prompt_tokens":16,"chat_template":"{% for m in messages %}{{ m.content }}{% endfor %}","messages":[` + messages + `{"role":"user","content":"x"}]}`
+}
+
+// ranks is a query with documents, of which each has a comma behind it.
+func ranks(most int, query, documents string) string {
+	return fmt.Sprintf(`{"truncate_prompt_tokens":%d,"query":"%s","documents":[%s"a"]}`, most, query, documents)
 }
 
 // hostileBodies are the worst bodies of about n bytes for each way to take memory.
@@ -141,6 +160,13 @@ func hostileBodies(n int) []hostile {
 		{"ids to be rendered", asRenderTexts, `{"truncate_prompt_tokens":-1,"prompt":[` + many("1000,", n) + `1]}`},
 		{"a text to be rendered", asRenderTexts, `{"truncate_prompt_tokens":-1,` + prompt("语言模型")[1:]},
 		{"a chat to be rendered", asRenderChat, strings.Replace(content("语言模型"), ":16", ":-1", 1)},
+		{"pairs", asScores, ranks(16, many("语言模型", 4<<10), strings.Repeat(`"a",`, 2000))},
+		{"whole pairs", asScores, ranks(-1, many("语言模型", 4<<10), strings.Repeat(`"a",`, 2000))},
+		{"whole pairs that are one text", asTextScores, ranks(-1, many("语言模型", 4<<10), strings.Repeat(`"a",`, 2000))},
+		{"one large pair", asScores, ranks(-1, many("语言模型", n), "")},
+		{"one large pair with escapes", asTextScores, ranks(-1, "a", `"`+many(`\n`, n)+`",`)},
+		{"documents", asCosines, ranks(-1, "a", strings.Repeat(`"`+many("语言模型", n/2048)+`",`, 2000))},
+		{"documents that are shortened", asScores, strings.Replace(ranks(-1, "a", strings.Repeat(`"`+many("语言模型", n/2048)+`",`, 2000)), "{", `{"max_tokens_per_doc":100,`, 1)},
 		{"a short text", asTexts, `{"prompt":"a"}`},
 		{"a short chat", asChat, chatOf("")},
 	}
@@ -208,6 +234,10 @@ func TestRetained(t *testing.T) {
 			case *prepared:
 				if made != nil {
 					counted += made.retained() + made.size(vocabulary)
+				}
+			case *pooled:
+				if made != nil {
+					counted += made.size
 				}
 			case []byte:
 				counted += int64(cap(made))

@@ -110,6 +110,13 @@ FAMILIES = {
     "granite4_dense": dict(model_type="granitemoehybrid", architecture="GraniteMoeHybridForCausalLM", config=base(
         head_dim=..., embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4, attention_multiplier=0.15, num_local_experts=0, num_experts_per_tok=0,
         shared_intermediate_size=40, position_embedding_type="rope", mamba_n_heads=5, mamba_d_head=16, layer_types=["attention"] * 4)),
+    "granite4_h_dense": dict(model_type="granitemoehybrid", architecture="GraniteMoeHybridForCausalLM", config=base(
+        head_dim=..., embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4, attention_multiplier=0.15, num_local_experts=0, num_experts_per_tok=0,
+        shared_intermediate_size=28, mamba_n_heads=5, mamba_d_head=16, mamba_expand=2, mamba_d_state=8, mamba_n_groups=1, mamba_d_conv=4, mamba_chunk_size=16,
+        layer_types=["mamba", "attention", "mamba"], num_hidden_layers=3)),
+    "nemotron_h_dense": dict(model_type="nemotron_h", architecture="NemotronHForCausalLM", config=base(
+        rms_norm_eps=..., layer_norm_epsilon=1e-5, num_hidden_layers=..., layers_block_type=["mamba", "mlp", "attention", "mlp", "mamba"], mamba_num_heads=4,
+        mamba_head_dim=10, ssm_state_size=8, n_groups=2, conv_kernel=4, expand=1, chunk_size=16, intermediate_size=28)),
     "nemotron_h": dict(model_type="nemotron_h", architecture="NemotronHForCausalLM", config=base(
         rms_norm_eps=..., layer_norm_epsilon=1e-5, num_hidden_layers=..., layers_block_type=["mamba", "moe", "attention", "mlp", "mamba", "moe"], mamba_num_heads=4,
         mamba_head_dim=10, ssm_state_size=8, n_groups=2, conv_kernel=4, expand=1, chunk_size=16, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,

@@ -32,7 +32,7 @@ from safetensors.torch import load_file, save_file
 
 GGUF = "0.19.0"
 
-# What published configurations have and the converter reads, and transformers does not write.
+# What published configurations have and the converter reads, and transformers does not write, or ... for what they have not.
 PUBLISHED = {
     "cohere2": {"rotary_pct": 1.2},  # of hidden_size / heads, which is the size of a head there
     "granite4_dense": {"layer_types": ["attention"] * 4, "num_experts_per_tok": 0},
@@ -42,10 +42,15 @@ PUBLISHED = {
     "mimo_v2_flash": lambda doc: {"swa_head_dim": 18, "swa_num_attention_heads": 4, "swa_v_head_dim": 12, "swa_num_key_value_heads": 2, "topk_method": "noaux_tc",
                                   "hybrid_layer_pattern": [int(t == "sliding_attention") for t in doc["layer_types"]],
                                   "layernorm_epsilon": doc["rms_norm_eps"], "rope_theta": 5000000.0, "swa_rope_theta": 10000.0, "partial_rotary_factor": 0.334, "rope_parameters": None,
-                                  "model_type": "mimo"},  # unknown to transformers, which would rewrite the configuration
+                                  "model_type": "mimo"},  # one for which transformers does not rewrite the configuration
     "minimax_m2": {"rotary_dim": 6},
     "mistral4": {"architectures": ["Mistral3ForConditionalGeneration"]},
+    "granite4_h_dense": {"layer_types": ["mamba", "attention", "mamba"], "num_experts_per_tok": 0},
     "nemotron_h": {"mamba_d_head": 10},
+    "nemotron_h_dense": {"mamba_d_head": 10, "hybrid_override_pattern": "M-*-M", "num_hidden_layers": 5, "layers_block_type": ..., "num_experts_per_tok": ...,
+                         "model_type": "unknown"},
+    "nemotron": lambda doc: {"rope_parameters": {**doc["rope_parameters"], "partial_rotary_factor": 0.67}},  # of hidden_size / heads
+    "solar_open": lambda doc: {"rope_parameters": {**doc["rope_parameters"], "partial_rotary_factor": 1.0}},
     "phimoe": lambda doc: {"architectures": ["PhiMoEForCausalLM"], "rope_parameters": {**doc["rope_parameters"], "original_max_position_embeddings": 256}},
     "qwen3_5": {"mtp_num_hidden_layers": 1},
     "qwen3_next": {"mtp_num_hidden_layers": 1},
@@ -92,6 +97,7 @@ def convert(source, checkpoint, tensors):
         doc = json.loads((checkpoint / "config.json").read_text())
         edit = PUBLISHED.get(checkpoint.name, {})
         doc.update(edit(doc) if callable(edit) else edit)
+        doc = {k: v for k, v in doc.items() if v is not ...}
         (at / "config.json").write_text(json.dumps(doc))
         save_file({k: v.contiguous() for k, v in tensors.items()}, at / "model.safetensors", metadata={"format": "pt"})
         # Gemma's class cuts the embedding to the size of the tokenizer.
