@@ -131,6 +131,9 @@ func (s *source) openScores(r *reranker, o *modelOptions) error {
 	}
 	sc := &s.scoring
 	sc.Types, sc.Prompt, sc.Kwargs, sc.Generation = s.network.Config.Network.NumTypes, r.cross.Prompt, r.cross.Kwargs, r.cross.Generation
+	if !s.text.Types {
+		sc.Types = 0 // the tokenizer does not tell the network which text a token is of
+	}
 	switch {
 	case o.chatTemplate != "" || r.cross.Rendered:
 		sc.Form = openai.PairRendered
