@@ -180,6 +180,7 @@ func cohereFields(g *ggufModel, f map[string]any) {
 		f["layer_norm_eps"] = *eps
 	}
 	g.copyFloats(f, "logit_scale")
+	f["use_qk_norm"] = g.in("attn_q_norm.weight") // of Command R
 	if types := g.windowTypes(f); types != nil {
 		f["layer_types"] = types
 	}
@@ -199,7 +200,7 @@ func phiFields(g *ggufModel, f map[string]any) {
 	}
 }
 
-// factors reads a vector of positive numbers; nil if there is none.
+// factors are the numbers of a tensor; none if it is not there or not a vector of positive numbers.
 func (g *ggufModel) factors(name string) []float32 {
 	t, ok := g.tensors[name]
 	if !ok {
@@ -209,15 +210,15 @@ func (g *ggufModel) factors(name string) []float32 {
 		g.err = g.bad("the tensor %s is %v of %d, not a vector of float32", name, t.DType, t.Shape)
 		return nil
 	}
-	factors := make([]float32, t.Len())
-	t.Widen(factors, 0, 0)
-	for i, x := range factors {
+	list := make([]float32, t.Len())
+	t.Widen(list, 0, 0)
+	for i, x := range list {
 		if !(x > 0 && x <= math.MaxFloat32) {
 			g.err = g.bad("factor %d of the tensor %s is %v, not a positive number", i, name, x)
 			return nil
 		}
 	}
-	return factors
+	return list
 }
 
 func hunyuan3Fields(g *ggufModel, f map[string]any) {

@@ -418,6 +418,10 @@ func asConverted(t *testing.T, name string) (_ fs.FS, edited bool) {
 		doc["attn_scale"], doc["floor_scale"], doc["attention_chunk_size"] = 0.1, 8192, 8192
 	case "mistral4":
 		delete(doc["rope_parameters"].(map[string]any), "llama_4_scaling_beta")
+	case "dots1":
+		doc["sliding_window"] = nil
+	case "afmoe":
+		doc["layer_types"] = []string{"sliding_attention", "sliding_attention", "sliding_attention", "full_attention"}
 	case "phimoe":
 		delete(doc, "router_jitter_noise")
 	default:

@@ -323,7 +323,7 @@ func (g *ggufModel) recipeRope(f map[string]any) {
 		p["truncate"] = g.arch != "gpt-oss"
 	}
 	head, _ := f["head_dim"].(int)
-	if n := g.int("rope.dimension_count"); n > 0 && head > 0 && n != head {
+	if n := g.int("rope.dimension_count"); n > 0 && head > 0 { // also if it is all of it: some families rotate less
 		p["partial_rotary_factor"] = float64(n) / float64(head)
 	}
 	f["rope_parameters"] = p

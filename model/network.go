@@ -185,7 +185,7 @@ type DeltaSpec struct {
 	// Tiled says that value head h belongs to key head h mod KeyHeads, and not those of a key head
 	// follow each other (GGUF files of Qwen3.5).
 	Tiled bool
-	Lower            float32 // of Delta; 0: none
+	Lower float32 // of Delta; 0: none
 }
 
 // DeltaNames are the names of the products of a delta net.

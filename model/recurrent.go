@@ -56,8 +56,8 @@ func (s *DeltaSpec) rules(b *builder, l *Layer, m *delta, decays int) {
 			ValueDim: s.ValueDim, PerChannel: s.PerChannel, Scale: inverseRoot(s.KeyDim), L2Eps: 1e-6, BetaScale: or1(s.BetaScale), Lower: s.Lower}
 		a, dt := view{vector: true, each: s.AForm}, view{}
 		if each > 1 {
-			a = view{turned: true, turnFirst: i * heads, turnCount: heads, vector: true}
-			dt = view{turned: true, turnFirst: i * decays / each, turnCount: decays / each, vector: true}
+			a = view{first: i * heads, count: heads, vector: true}
+			dt = view{first: i * decays / each, count: decays / each, vector: true}
 		}
 		b.params = append(b.params, parameter{use: Vector, rows: []stored{{l.At + s.ALog, s.aShape(), a}}, into: &m.d[i].A})
 		b.vector(&m.d[i].DtBias, l.At+s.DtBias, decays, dt)

@@ -45,6 +45,11 @@ func TestServeClassifiers(t *testing.T) {
 				if want := len(slices.Concat(g.Tokens...)); tokens != want {
 					t.Errorf("%d tokens, want %d", tokens, want)
 				}
+				for i := range g.Pairs {
+					if alone, _ := askScores(t, url, g.Pairs[i:i+1], nil); alone[0] != got[i] {
+						t.Errorf("pair %d has the score %v alone, and %v among others", i, alone[0], got[i])
+					}
+				}
 				got, _ = askScores(t, url, g.Pairs, map[string]any{"use_activation": false})
 				compareScores(t, "logits", got, slices.Concat(g.Logits...))
 			}

@@ -147,5 +147,5 @@ const tooManySpans = 4000
 // activations, which are not used.
 func decides(p weights.Place) bool {
 	const number = 8 // bytes at most
-	return p.To-p.From <= number && !strings.Contains(p.Name, ".input_") || strings.HasSuffix(p.Name, "g_idx") || p.Name == "rope_freqs.weight" || p.Name == "rope_factors_short.weight"
+	return p.To-p.From <= number && !strings.Contains(p.Name, ".input_") || strings.HasSuffix(p.Name, "g_idx") || p.Name == "rope_freqs.weight" || strings.HasPrefix(p.Name, "rope_factors_")
 }

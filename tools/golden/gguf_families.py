@@ -49,6 +49,8 @@ PUBLISHED = {
     "nemotron_h": {"mamba_d_head": 10},
     "nemotron_h_dense": {"mamba_d_head": 10, "hybrid_override_pattern": "M-*-M", "num_hidden_layers": 5, "layers_block_type": ..., "num_experts_per_tok": ...,
                          "model_type": "unknown"},
+    "nemotron": lambda doc: {"rope_parameters": {**doc["rope_parameters"], "partial_rotary_factor": 0.67}},  # of hidden_size / heads
+    "solar_open": lambda doc: {"rope_parameters": {**doc["rope_parameters"], "partial_rotary_factor": 1.0}},
     "phimoe": lambda doc: {"architectures": ["PhiMoEForCausalLM"], "rope_parameters": {**doc["rope_parameters"], "original_max_position_embeddings": 256}},
     "qwen3_5": {"mtp_num_hidden_layers": 1},
     "qwen3_next": {"mtp_num_hidden_layers": 1},
