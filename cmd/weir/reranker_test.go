@@ -231,6 +231,18 @@ func TestRerankerRefusals(t *testing.T) {
 			t.Errorf("%s: %d %s", name, code, errOut)
 		}
 	}
+	types := copyFolder(t, "../../model/testdata/classifiers/cross-bert")
+	file := filepath.Join(types, "tokenizer.json")
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), `"type_id": 1`) {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), `"type_id": 1`, `"type_id": 2`)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errOut := runWeir("serve", "--port", "0", "--data-dir", "", types); code != 1 || !strings.Contains(errOut, "has the token type 2") {
+		t.Errorf("token types: %d %s", code, errOut)
+	}
 	url, stop := startServe(t, dir, "--runner", "generate", "--hf-overrides", "{}")
 	defer stop()
 	if code, answer, _ := do(t, http.DefaultClient, "POST", url+"/v1/completions", `{"prompt":"a","max_tokens":2}`); code != 200 {
