@@ -203,7 +203,7 @@ test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (nee
 # The kernels run in an emulator on the CPU, which needs a C++ compiler only: in two random
 # orders of threads and blocks, one of them under sanitizers.
 EMU      := device/cuda/kernels/emu
-EMUTESTS := rows elements gemm attn pick hopper
+EMUTESTS := rows elements gemm attn attnx pick hopper experts recurrent
 EMUFLAGS := -std=c++17 -Wall -Werror -Wno-psabi -Wno-unused-function -ffp-contract=off
 
 test-cuda-kernels: $(EMUTESTS:%=build/emu/%) $(EMUTESTS:%=build/emu/%.san) ## the CUDA kernels in the emulator: odd shapes, tails, guards, sanitizers
