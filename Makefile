@@ -35,7 +35,7 @@ purego: ## the tests of the CPU device and the model without assembly
 	$(GO) test -tags '$(TAGS) purego' -timeout 540s ./device/cpu ./model ./sampler
 
 # The tests that an emulator runs within minutes: all kernels, whole decoders, batch invariance.
-ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Reference|Workers|Nodes|Bind
+ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Reference|Workers|Nodes|Bind|Pointwise|Recurren|States
 arm64: ## vet and build for other systems; with binutils and qemu for arm64, the encodings and tests of its kernels
 	@set -e; for t in linux/arm64 darwin/arm64 windows/amd64; do echo "== $$t"; \
 	  GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./device/cpu ./cmd/weir; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./cmd/weir; done
@@ -144,6 +144,7 @@ golden: ## write the golden data again (needs Python with tools/golden/requireme
 	$(PYTHON) tools/golden/ggml_grids.py weights/blocks_grids.bin
 	$(PYTHON) tools/golden/ggml_blocks.py weights/testdata/blocks models/weir-tiny
 	$(PYTHON) tools/golden/ggml_rows.py model/testdata/quantised models/weir-tiny
+	$(PYTHON) tools/golden/recurrences.py device/cpu/testdata/recurrences.txt
 
 golden-quantized: ## write the quantized checkpoints of tests again (needs Python with tools/golden/quantized-requirements.txt)
 	$(PYTHON) tools/golden/quantized.py model/testdata/quantized quantconfig/testdata/lists.json
@@ -202,7 +203,7 @@ test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (nee
 # The kernels run in an emulator on the CPU, which needs a C++ compiler only: in two random
 # orders of threads and blocks, one of them under sanitizers.
 EMU      := device/cuda/kernels/emu
-EMUTESTS := rows elements gemm attn pick hopper
+EMUTESTS := rows elements gemm attn attnx pick hopper experts recurrent
 EMUFLAGS := -std=c++17 -Wall -Werror -Wno-psabi -Wno-unused-function -ffp-contract=off
 
 test-cuda-kernels: $(EMUTESTS:%=build/emu/%) $(EMUTESTS:%=build/emu/%.san) ## the CUDA kernels in the emulator: odd shapes, tails, guards, sanitizers

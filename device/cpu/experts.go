@@ -113,7 +113,7 @@ func (d *Device) compute(m *model.Experts, y, x view) {
 		op = activateRow
 	}
 	to, quantize = d.produced(mid)
-	d.eachRow(rowJob{op: op, dst: to, src: d.view(both), act: m.Act, quantize: quantize}, e.n, 8*m.Inner)
+	d.eachRow(rowJob{op: op, dst: to, src: d.view(both), act: functionOf(m.Act, !m.Plain), quantize: quantize}, e.n, 8*m.Inner)
 	d.multiplyGroup(e.wave, out, mid, m.Down, m.Inner, y.width)
 	d.eachRow(rowJob{op: sumRow, dst: y, src: d.view(out), weighted: !m.ScoreInput}, e.total, e.topK*y.width)
 }
