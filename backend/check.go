@@ -116,8 +116,8 @@ func (b *Batch) Check(s Spec, drawn int) error {
 		if err := b.checkRun(s, i, first, end); err != nil {
 			return err
 		}
-		if long := len(b.Long) > 0 && b.Long[i] != 0; long && s.LongAfter == 0 || !long && s.LongAfter > 0 && int(b.KVLen[i]) > s.LongAfter {
-			return broken("that sequence %d of %d tokens is long is %v, where those of more than %d are", i, b.KVLen[i], long, s.LongAfter)
+		if err := b.checkLong(s, i); err != nil {
+			return err
 		}
 		if err := b.checkTokens(s, i, first, end, drawn); err != nil {
 			return err
@@ -144,6 +144,15 @@ func (b *Batch) Check(s Spec, drawn int) error {
 			return broken("row %d is drawn at token %d of %d, after one at token %d", r, at, len(b.Tokens), last)
 		}
 		last = at
+	}
+	return nil
+}
+
+// checkLong checks what is said of the length of sequence i. One whose cache is not long yet may be long, because more of its
+// tokens are known.
+func (b *Batch) checkLong(s Spec, i int) error {
+	if long := b.IsLong(i); long && s.LongAfter == 0 || !long && s.LongAfter > 0 && int(b.KVLen[i]) > s.LongAfter {
+		return broken("that sequence %d of %d tokens is long is %v, where those of more than %d are", i, b.KVLen[i], long, s.LongAfter)
 	}
 	return nil
 }

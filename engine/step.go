@@ -128,11 +128,7 @@ func (e *Engine) plan(s *stepData) bool {
 			b.Types = append(b.Types, make([]int32, len(b.Tokens)-len(b.Types))...) // all 0 if it has none
 		}
 		if e.spec.LongAfter > 0 {
-			long := int32(0)
-			if q.Long {
-				long = 1
-			}
-			b.Long = append(b.Long, long)
+			b.Long = append(b.Long, flag(q.Long))
 		}
 		if e.kv.Stateful() {
 			b.StateIn, b.StateOut = append(b.StateIn, chunk.StateIn), append(b.StateOut, chunk.StateOut)
@@ -158,6 +154,14 @@ func (e *Engine) place(s *stepData) {
 			b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
 		}
 	}
+}
+
+// flag is 1 for true.
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // wantsScore reports whether the logits at prompt position p are needed, for the score of

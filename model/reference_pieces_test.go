@@ -32,6 +32,10 @@ func (d *reference) vector(w model.Weight) []float64 {
 }
 
 func (d *reference) Norm(dst, src model.Act, n model.Norm) {
+	if n.Kind > model.LayerNorm {
+		d.wholeRows(dst, src, n)
+		return
+	}
 	from := d.act(src)
 	var gates [][]float64
 	if n.Gate.Width > 0 {
@@ -44,10 +48,6 @@ func (d *reference) Norm(dst, src model.Act, n model.Norm) {
 	w, b := d.vector(n.W), d.vector(n.B)
 	for i, to := range d.act(dst) {
 		x := slices.Clone(from[i])
-		if n.Kind > model.LayerNorm {
-			copy(to, wholeRow(n, x, w, gates, i))
-			continue
-		}
 		gate := func() {
 			for j := range x {
 				if gates != nil {
@@ -76,18 +76,31 @@ func (d *reference) Norm(dst, src model.Act, n model.Norm) {
 	}
 }
 
-// wholeRow is what the kinds of norms behind LayerNorm make of x.
-func wholeRow(n model.Norm, x, w []float64, gates [][]float64, row int) []float64 {
-	mean, square, variance, like := 0.0, 0.0, 0.0, 0.0
-	for j, v := range x {
-		mean, square = mean+v/float64(len(x)), square+v*v/float64(len(x))
-		if gates != nil {
-			like += gates[row][j] * gates[row][j] / float64(len(x))
+// wholeRows is Norm for the kinds behind LayerNorm.
+func (d *reference) wholeRows(dst, src model.Act, n model.Norm) {
+	from, w := d.act(src), d.vector(n.W)
+	for i, to := range d.act(dst) {
+		var like []float64
+		if n.Kind == model.Matched {
+			like = d.act(n.Gate)[i]
 		}
+		copy(to, wholeRow(n, slices.Clone(from[i]), w, like))
 	}
+}
+
+// wholeRow is what such a norm makes of x.
+func wholeRow(n model.Norm, x, w, gate []float64) []float64 {
+	squares := func(v []float64, about float64) (mean float64) {
+		for _, e := range v {
+			mean += (e - about) * (e - about) / float64(len(v))
+		}
+		return mean
+	}
+	mean := 0.0
 	for _, v := range x {
-		variance += (v - mean) * (v - mean) / float64(len(x))
+		mean += v / float64(len(x))
 	}
+	square, variance, like := squares(x, 0), squares(x, mean), squares(gate, 0)
 	for j := range x {
 		switch n.Kind {
 		case model.Weighted:
