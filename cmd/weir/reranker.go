@@ -140,11 +140,29 @@ func (s *source) openScores(r *reranker, o *modelOptions) error {
 	case len(r.overrides.tokens) > 0 && !r.overrides.separate:
 		sc.Form = openai.PairTexts
 	}
+	if err := s.checkTypes(); err != nil {
+		return err
+	}
 	if sc.Labels = r.labels; len(sc.Labels) != s.pooling.Labels { // transformers' names
 		sc.Labels = nil
 		for i := range s.pooling.Labels {
 			sc.Labels = append(sc.Labels, "LABEL_"+strconv.Itoa(i))
 		}
+	}
+	return nil
+}
+
+// checkTypes refuses a tokenizer whose pairs have token types that the network does not have.
+func (s *source) checkTypes() error {
+	if s.scoring.Form != openai.PairJoined || s.scoring.Types <= 1 {
+		return nil
+	}
+	_, types, err := s.tokenizer.JoinPair([]int32{0}, []int32{0}, -1)
+	if err != nil {
+		return nil // requests for pairs are refused, and no others
+	}
+	if most := int(slices.Max(types)); most >= s.scoring.Types {
+		return fmt.Errorf("the tokenizer's template for two texts has the token type %d, and the network %d types from 0", most, s.scoring.Types)
 	}
 	return nil
 }
