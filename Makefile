@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference clients-hub clients-weave clients-art chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers weave-routes weave-difference clients-hub clients-weave clients-art chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -35,7 +35,7 @@ purego: ## the tests of the CPU device and the model without assembly
 	$(GO) test -tags '$(TAGS) purego' -timeout 540s ./device/cpu ./model ./sampler
 
 # The tests that an emulator runs within minutes: all kernels, whole decoders, batch invariance.
-ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Reference|Workers|Nodes|Bind
+ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Reference|Workers|Nodes|Bind|Pointwise|Recurren|States
 arm64: ## vet and build for other systems; with binutils and qemu for arm64, the encodings and tests of its kernels
 	@set -e; for t in linux/arm64 darwin/arm64 windows/amd64; do echo "== $$t"; \
 	  GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./device/cpu ./cmd/weir; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./cmd/weir; done
@@ -92,6 +92,18 @@ browsers: build ## a Chromium calls a running weir from local, foreign and rebou
 bench-grammar: ## tables of what a token mask costs, and how the cost of compiling grows with a constraint (a minute)
 	$(GO) test -run '^$$' -bench '^Benchmark(Masks|Growth)$$' -benchtime 1x ./grammar
 
+# Files that are missing are written to MODELS first, which needs up to 30 GiB of disk there, and 23 GiB of
+# memory to measure. What was measured is not measured again: results are kept in build/families.jsonl.
+FAMILY_SHAPES := qwen3-30b-a3b:q4_0 gpt-oss-20b:mxfp4 qwen3.5-0.8b:q4_0
+bench-families: build ## experts and hybrids beside llama.cpp and ik_llama.cpp: MODELS=folder LLAMA=folder of llama-bench IK=the same (needs Python; FAMILIES='flags of tools/peers'; hours)
+	@test -n "$(MODELS)" || { echo "usage: make bench-families MODELS=folder [LLAMA=folder] [IK=folder] [FAMILIES=flags]"; exit 1; }
+	@mkdir -p build "$(MODELS)"
+	@for s in $(FAMILY_SHAPES); do f="$(MODELS)/$${s%:*}-$${s#*:}.gguf"; test -f "$$f" && continue; \
+	  test -d build/families-python || { $(PYTHON) -m venv build/families-python && build/families-python/bin/pip install -q --disable-pip-version-check -r tools/peers/requirements.txt; } || exit 1; \
+	  build/families-python/bin/python tools/peers/models.py "$(MODELS)" $$s || exit 1; done
+	$(GO) run ./tools/peers --weir ./weir --llama "$(LLAMA)" --ik "$(IK)" --models "$(MODELS)" --shapes $$(echo $(FAMILY_SHAPES) | tr ' ' ,) \
+	  --threads $$(nproc) --prefill 512 --streams 8,32 --only '/(single|streams)$$' --rounds 3 --results build/families.jsonl $(FAMILIES)
+
 # Python's packages, the cases and the results are kept in build/maskbench. The programs run on one processor.
 maskbench: ## masks beside llguidance on MaskBench's schemas: DATA=../maskbench/data TOKENIZER=../tokenizer.json (MASKBENCH='flags of tools/maskbench'; minutes)
 	@test -n "$(DATA)" -a -n "$(TOKENIZER)" || { echo "usage: make maskbench DATA=../maskbench/data TOKENIZER=../tokenizer.json [MASKBENCH=flags]"; exit 1; }
@@ -132,6 +144,7 @@ golden: ## write the golden data again (needs Python with tools/golden/requireme
 	$(PYTHON) tools/golden/ggml_grids.py weights/blocks_grids.bin
 	$(PYTHON) tools/golden/ggml_blocks.py weights/testdata/blocks models/weir-tiny
 	$(PYTHON) tools/golden/ggml_rows.py model/testdata/quantised models/weir-tiny
+	$(PYTHON) tools/golden/recurrences.py device/cpu/testdata/recurrences.txt
 
 golden-quantized: ## write the quantized checkpoints of tests again (needs Python with tools/golden/quantized-requirements.txt)
 	$(PYTHON) tools/golden/quantized.py model/testdata/quantized quantconfig/testdata/lists.json
@@ -190,7 +203,7 @@ test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (nee
 # The kernels run in an emulator on the CPU, which needs a C++ compiler only: in two random
 # orders of threads and blocks, one of them under sanitizers.
 EMU      := device/cuda/kernels/emu
-EMUTESTS := rows elements gemm attn pick hopper
+EMUTESTS := rows elements gemm attn attnx pick hopper experts recurrent
 EMUFLAGS := -std=c++17 -Wall -Werror -Wno-psabi -Wno-unused-function -ffp-contract=off
 
 test-cuda-kernels: $(EMUTESTS:%=build/emu/%) $(EMUTESTS:%=build/emu/%.san) ## the CUDA kernels in the emulator: odd shapes, tails, guards, sanitizers

@@ -112,6 +112,7 @@ type outcome struct {
 	first, last        time.Duration   // events with a choice; first < 0: there was none. Of a failed request, last is when it failed
 	gaps               []time.Duration // times between events with a choice
 	prompt, completion int             // tokens
+	cached             int             // of the prompt's tokens, not computed, as the server says
 	usage              bool            // prompt and completion are the server's count
 	joined             int             // events with a choice that were read together with the one before, not counting the first
 	failure            string          // "": the request completed
@@ -195,7 +196,7 @@ func (c *client) readEvents(r *eventReader, o *outcome, at time.Duration) (event
 			return events, done, errors.New("error event: " + explain(e.failure))
 		}
 		if e.usage {
-			o.usage, o.prompt, o.completion = true, e.prompt, e.completion
+			o.usage, o.prompt, o.completion, o.cached = true, e.prompt, e.completion, e.cached
 		}
 		if e.choices {
 			if o.first >= 0 {

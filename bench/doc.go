@@ -1,6 +1,6 @@
 // Package bench measures servers from the outside: how fast one starts (RunStart), how it
-// answers under a load (RunServe), and how fast it stores feedback and trajectories
-// (RunStore). It is a client. It knows the HTTP interface and nothing of the engine, so it
+// answers under a load (RunServe) and in conversations (RunChat), and how fast it stores feedback and
+// trajectories (RunStore). It is a client. It knows the HTTP interface and nothing of the engine, so it
 // measures every server of the same interface in the same way.
 //
 // # Open loop
@@ -27,11 +27,17 @@
 // give other numbers than vLLM. A failed request is counted and listed, and is part of no
 // latency.
 //
+// # Conversations
+//
+// RunChat holds conversations of many turns, each in a closed loop, since a person cannot answer before
+// having read. Every request has the whole history, without thoughts, as clients send it.
+//
 // # Files
 //
 //	config.go, serve.go, schedule.go, prompts.go   a load: what, when, and the run itself
 //	client.go, sse.go, event.go                    one request; its events are read without allocating
 //	report.go, samples.go, format.go               what was measured, and how it is printed
+//	chat.go                                        conversations
 //	start.go, child.go, process_*.go               starting servers and watching their processes
 //	store.go, store_writes.go, store_queries.go, store_ingest.go   feedback and trajectories
 package bench

@@ -16,6 +16,7 @@ type event struct {
 	text               []byte // JSON string of the first choice, with its quotes; nil: none
 	usage              bool
 	prompt, completion int    // tokens
+	cached             int    // of the prompt's tokens
 	failure            []byte // value of the field error; nil: none, or null
 }
 
@@ -31,7 +32,7 @@ func (e *event) parse(data []byte) bool {
 			e.choices, e.text = false, nil
 			return c.choices(e)
 		case "usage":
-			e.usage, e.prompt, e.completion = false, 0, 0
+			e.usage, e.prompt, e.completion, e.cached = false, 0, 0, 0
 			return c.usage(e)
 		case "error":
 			v := c.value()
@@ -155,6 +156,15 @@ func (c *cursor) usage(e *event) bool {
 	}
 	e.usage = true
 	return c.object(func(key []byte) bool {
+		if string(key) == "prompt_tokens_details" && c.peek() == '{' {
+			return c.object(func(key []byte) bool {
+				v := c.value()
+				if string(key) == "cached_tokens" {
+					e.cached = count(v)
+				}
+				return v != nil
+			})
+		}
 		v := c.value()
 		switch string(key) {
 		case "prompt_tokens":

@@ -95,9 +95,9 @@ func appendWords(dst []byte, n int, rnd *rand.Rand) []byte {
 	return dst
 }
 
-// bodies encodes the request of each prompt, in the shape that vLLM's
-// benchmark sends. Fields of ExtraBody win.
-func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
+// fields are those that all requests have, in the shape that vLLM's benchmark sends. Fields of
+// ExtraBody win.
+func (c *ServeConfig) fields() (map[string]any, error) {
 	fields := map[string]any{
 		"stream":         true,
 		"stream_options": map[string]bool{"include_usage": true},
@@ -112,6 +112,15 @@ func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
 		fields["ignore_eos"] = true
 	}
 	extra, err := c.extra()
+	for k, v := range extra {
+		fields[k] = v
+	}
+	return fields, err
+}
+
+// bodies encodes the request of each prompt.
+func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
+	fields, err := c.fields()
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +131,10 @@ func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
 	type message struct {
 		Role    string `json:"role"`
 		Content []part `json:"content"`
+	}
+	extra, err := c.extra()
+	if err != nil {
+		return nil, err
 	}
 	list := make([][]byte, len(prompts))
 	for i, p := range prompts {

@@ -365,10 +365,6 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 	return c, nil
 }
 
-// Alike reports whether the network is one whose layers are alike, so that the other fields say all
-// of it: Llama, Mistral, Qwen2 and Qwen3.
-func (c *Config) Alike() bool { _, ok := families[c.Architecture]; return ok }
-
 // describe makes the description of a network whose layers are alike: Llama, Mistral, Qwen2 and Qwen3.
 func (c *Config) describe() {
 	norm := func(name string) NormSpec { return NormSpec{Name: name, Eps: c.NormEps} }

@@ -7,13 +7,14 @@ import (
 
 // Networks with multi-head latent attention: DeepSeek V2, V3 and V3.2 and GLM-5, which see chosen positions alone (and what has their architecture, like
 // Kimi K2 and Moonlight), GLM-4.7-Flash and Mistral Small 4, as transformers/models/{deepseek_v2,
-// deepseek_v3,deepseek_v32,glm_moe_dsa,glm4_moe_lite,mistral4} have them.
+// deepseek_v3,youtu,deepseek_v32,glm_moe_dsa,glm4_moe_lite,mistral4} have them.
 
 func init() {
 	recipes["DeepseekV2ForCausalLM"] = recipe{modelType: "deepseek_v2", read: deepseekV2}
 	recipes["DeepseekV3ForCausalLM"] = recipe{modelType: "deepseek_v3", read: deepseekV3}
 	recipes["DeepseekV32ForCausalLM"] = recipe{modelType: "deepseek_v32", read: deepseekV32}
 	recipes["GlmMoeDsaForCausalLM"] = recipe{modelType: "glm_moe_dsa", read: glmMoEDSA}
+	recipes["YoutuForCausalLM"] = recipe{modelType: "youtu", read: youtu}
 	recipes["KimiK25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model."}
 	recipes["Glm4MoeLiteForCausalLM"] = recipe{modelType: "glm4_moe_lite", read: glm4MoELite}
 	recipes["Mistral4ForCausalLM"] = recipe{modelType: "mistral4", read: mistral4}
@@ -136,6 +137,15 @@ func deepseekV3(f *fields) {
 	f.sigmoidScores(&e)
 	f.deepseekLayers(m, &e, f.int("first_k_dense_replace", 3))
 	f.skipMTP(1) // which older configurations do not mention
+}
+
+// youtu is Tencent's Youtu-LLM, which has latent attention and no experts.
+func youtu(f *fields) {
+	f.usual(usual{maxPositions: 131072, eps: 1e-6, tied: true})
+	m := f.latent(1536, 512, 128, 64, 128)
+	f.layers(func(_ int, l *Layer) {
+		l.InNorm, l.Mixers, l.FeedNorm, l.Feeds = f.norm("input_layernorm"), []Mixer{m}, f.norm("post_attention_layernorm"), []Feed{f.mlp(f.Intermediate)}
+	})
 }
 
 func glm4MoELite(f *fields) {

@@ -3,11 +3,15 @@ package model
 import (
 	"cmp"
 	"math"
+	"slices"
+
+	"weir/internal/jsontext"
 )
 
 // Mixtures of experts out of pieces that other families have: LG's K-EXAONE, Cohere's Command A+, Ai2's OLMoE and
-// FlexOlmo, rednote's dots.llm1, Arcee's Trinity and Upstage's Solar Open, as transformers/models/{exaone_moe,
-// cohere2_moe,olmoe,flex_olmo,dots1,afmoe,solar_open} have them.
+// FlexOlmo, rednote's dots.llm1, Arcee's Trinity, Upstage's Solar Open, Tencent's Hunyuan A13B and JetBrains'
+// Mellum 2, as transformers/models/{exaone_moe,cohere2_moe,olmoe,flex_olmo,dots1,afmoe,solar_open,hunyuan_v1_moe,mellum}
+// have them.
 
 func init() {
 	recipes["ExaoneMoeForCausalLM"] = recipe{modelType: "exaone_moe", read: exaoneMoE, skip: []string{"mtp.", "model.mtp."}}
@@ -16,6 +20,8 @@ func init() {
 	recipes["FlexOlmoForCausalLM"] = recipe{modelType: "flex_olmo", read: flexOlmo}
 	recipes["Dots1ForCausalLM"] = recipe{modelType: "dots1", read: dots1}
 	recipes["AfmoeForCausalLM"] = recipe{modelType: "afmoe", read: afmoe}
+	recipes["HunYuanMoEV1ForCausalLM"] = recipe{modelType: "hunyuan_v1_moe", read: hunyuanMoE}
+	recipes["MellumForCausalLM"] = recipe{modelType: "mellum", read: mellum, skip: []string{"mtp."}}
 	recipes["SolarOpenForCausalLM"] = recipe{modelType: "solar_open", read: solarOpen}
 }
 
@@ -229,5 +235,63 @@ func solarOpen(f *fields) {
 		a := f.attention()
 		a.Rope, a.QKVBias = rope, f.bool("attention_bias", false)
 		l.InNorm, l.Mixers, l.FeedNorm, l.Feeds = f.norm("input_layernorm"), []Mixer{a}, f.norm("post_attention_layernorm"), []Feed{e}
+	})
+}
+
+// same is an integer that is given once, or as often as there are layers.
+func (f *fields) same(name string, otherwise int) int {
+	v, ok := f.member(name)
+	if !ok || v.Kind() != jsontext.Array {
+		return f.int(name, otherwise)
+	}
+	list := f.ints(name)
+	if len(list) == 0 || slices.Min(list) != slices.Max(list) {
+		f.unsupported(name, "different in some layers", "one number")
+		return otherwise
+	}
+	return list[0]
+}
+
+// hunyuanMoE has the attention of Hunyuan's dense networks.
+func hunyuanMoE(f *fields) {
+	f.usual(usual{maxPositions: 2048, eps: 1e-5})
+	rope := f.rope(f.HeadDim, ropeKind{})
+	e := ExpertsSpec{
+		ExpertNames: ExpertNames{Router: "mlp.gate.wg", Gate: "mlp.experts.%d.gate_proj", Up: "mlp.experts.%d.up_proj", Down: "mlp.experts.%d.down_proj"},
+		Choice:      Choice{TopK: f.same("moe_topk", 1), Renorm: true},
+		Experts:     f.same("num_experts", 1),
+		Inner:       f.Intermediate,
+		Act:         f.activation("hidden_act", "silu"),
+		Layout:      OneByOne,
+	}
+	f.shareExperts(&e, "mlp.shared_mlp", 1)
+	f.layers(func(_ int, l *Layer) {
+		a := f.attention()
+		a.Rope, a.NormAfterRope = rope, true
+		a.QNorm, a.KNorm = f.norm("self_attn.query_layernorm"), f.norm("self_attn.key_layernorm")
+		a.QKVBias = f.bool("attention_bias", false)
+		a.OutBias = a.QKVBias
+		l.InNorm, l.Mixers, l.FeedNorm, l.Feeds = f.norm("input_layernorm"), []Mixer{a}, f.norm("post_attention_layernorm"), []Feed{e}
+	})
+}
+
+// mellum is Qwen3-MoE with a window and a rotary table of its own in some layers.
+func mellum(f *fields) {
+	f.usual(usual{maxPositions: 131072, eps: 1e-6, kvHeads: 4, headDim: 128})
+	types, feeds, e := f.texts("layer_types"), f.texts("mlp_layer_types"), f.qwenExperts(f.bool("norm_topk_prob", true))
+	local := f.rope(f.HeadDim, ropeKind{layers: "sliding_attention", theta: 10_000})
+	wide := f.rope(f.HeadDim, ropeKind{layers: "full_attention", theta: 500_000})
+	f.layers(func(i int, l *Layer) {
+		a := f.attention()
+		a.Rope, a.QNorm, a.KNorm = wide, f.norm("self_attn.q_norm"), f.norm("self_attn.k_norm")
+		a.QKVBias = f.bool("attention_bias", false)
+		a.OutBias = a.QKVBias
+		if types != nil && types[i] == "sliding_attention" {
+			a.Rope, a.Window = local, f.window(i, f.int("sliding_window", 1024))
+		}
+		l.InNorm, l.Mixers, l.FeedNorm, l.Feeds = f.norm("input_layernorm"), []Mixer{a}, f.norm("post_attention_layernorm"), []Feed{e}
+		if feeds != nil && feeds[i] == "dense" {
+			l.Feeds = []Feed{f.mlp(f.Intermediate)}
+		}
 	})
 }

@@ -1,11 +1,15 @@
 package model
 
-// IBM's Granite 3 and 4 (transformers/models/{granite,granitemoe,granitemoehybrid}): four multipliers,
+// IBM's Granite 3 and 4 (transformers/models/{granite,granitemoe,granitemoeshared,granite_swa,
+// granitemoe_swa,granitemoehybrid}): four multipliers,
 // experts chosen before the softmax, and in Granite 4 Mamba-2 layers and a shared network.
 
 func init() {
 	recipes["GraniteForCausalLM"] = recipe{modelType: "granite", read: granite}
 	recipes["GraniteMoeForCausalLM"] = recipe{modelType: "granitemoe", read: graniteMoE}
+	recipes["GraniteMoeSharedForCausalLM"] = recipe{modelType: "granitemoeshared", read: graniteShared}
+	recipes["GraniteSWAForCausalLM"] = recipe{modelType: "granite_swa", read: graniteSWA}
+	recipes["GraniteMoeSWAForCausalLM"] = recipe{modelType: "granitemoe_swa", read: graniteSWA}
 	recipes["GraniteMoeHybridForCausalLM"] = recipe{modelType: "granitemoehybrid", read: graniteHybrid}
 }
 
@@ -87,5 +91,59 @@ func graniteHybrid(f *fields) {
 			l.Mixers = []Mixer{mamba}
 		}
 		l.Feeds = feeds
+	})
+}
+
+// graniteMixture are experts with a network that every token goes through, if there is one.
+func (f *fields) graniteMixture() ExpertsSpec {
+	e := f.graniteExperts()
+	if n := f.int("shared_intermediate_size", 0); n > 0 {
+		e.Shared = []MLPSpec{{GateUp: "shared_mlp.input_linear", Down: "shared_mlp.output_linear", Inner: n, Act: f.activation("hidden_act", "silu")}}
+	}
+	return e
+}
+
+func graniteShared(f *fields) {
+	f.granite(false)
+	rope, e := f.rope(f.HeadDim, ropeKind{}), f.graniteMixture()
+	f.layers(func(_ int, l *Layer) {
+		f.graniteLayer(l, rope)
+		l.Feeds = []Feed{e}
+	})
+}
+
+// graniteSWA has sinks, windows, and a rotary base for each layer, where 0 stands for no rotation.
+func graniteSWA(f *fields) {
+	dense := !f.has("num_local_experts")
+	f.granite(dense)
+	types, thetas := f.texts("layer_types"), get[[]float64](f, "layer_rope_theta", nil)
+	if thetas != nil && len(thetas) < f.Layers {
+		f.bad("layer_rope_theta has %d entries for %d layers", len(thetas), f.Layers)
+		return
+	}
+	ropes := map[float64]int{0: NoRope}
+	m := f.mlp(f.Intermediate)
+	m.Bias = f.bool("mlp_bias", false)
+	feeds := []Feed{m}
+	if !dense {
+		e := f.graniteMixture()
+		e.Router, e.GateUp, e.DownAll = "block_sparse_moe.router", "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj"
+		feeds = []Feed{e}
+	}
+	f.layers(func(i int, l *Layer) {
+		theta := -1.0 // that of all layers
+		if thetas != nil {
+			theta = thetas[i]
+		}
+		if _, ok := ropes[theta]; !ok {
+			ropes[theta] = f.rope(f.HeadDim, ropeKind{exactly: max(theta, 0)})
+		}
+		f.graniteLayer(l, ropes[theta])
+		a := l.Mixers[0].(AttentionSpec)
+		a.Sinks = "self_attn.sinks"
+		if types == nil && i%4 != 0 || types != nil && types[i] == "sliding_attention" {
+			a.Window = f.window(i, f.int("sliding_window", 128))
+		}
+		l.Mixers[0], l.Feeds = a, feeds
 	})
 }

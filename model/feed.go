@@ -141,6 +141,9 @@ func (s ExpertsSpec) feed(b *builder, l *Layer) feed {
 	if m.norm != nil {
 		m.normedIn = b.act("normed", d, factorBuf)
 	}
+	if !s.FromX && m.routerNorm == nil {
+		b.act("h", d, sumBuf) // the router reads it, and a rounding could change its choice
+	}
 	b.linear(&m.router, Exact, l.At, d, s.RouterBias, part{s.Router, s.Experts})
 	m.logits = b.act("router logits", s.Experts, sumBuf)
 	m.sum = b.act("experts", d, sumBuf)

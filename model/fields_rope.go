@@ -15,7 +15,8 @@ type ropeKind struct {
 	partial     float64 // 0: 1
 	plain       bool    // scalings are not for these layers
 	interleaved bool
-	whole       bool // dim is the part that is rotated already
+	exactly     float64 // theta, whatever the fields say; 0: they say it
+	whole       bool    // dim is the part that is rotated already
 }
 
 // rope adds a rotary table for heads of dim dimensions, and returns its number.
@@ -45,6 +46,9 @@ func (f *fields) rope(dim int, k ropeKind) int {
 	p.FullAttention, p.SlidingAttention = nil, nil
 	if p.RopeTheta == nil && r.RopeTheta == nil && k.theta != 0 {
 		p.RopeTheta = &k.theta
+	}
+	if k.exactly != 0 {
+		p.RopeTheta = &k.exactly
 	}
 	part := or(p.PartialRotaryFactor, or(r.PartialRotaryFactor, cmp.Or(k.partial, 1)))
 	if !(part >= 0 && part <= 1) {

@@ -183,6 +183,6 @@ func (c *Config) Options(m *model.Config, kvBytesPerToken float64) (model.Option
 	}
 	return model.Options{
 		BlockTokens: c.BlockTokens, NumBlocks: max(2, c.blocks(p.lengths)), MaxTokens: max(c.MaxTokens, len(p.lengths)),
-		MaxSeqs: len(p.lengths), MaxSeqTokens: max(slices.Max(p.lengths), 1),
+		MaxSeqs: len(p.lengths), MaxSeqTokens: max(slices.Max(p.lengths), 1), StateSlots: 1 + len(p.lengths),
 	}, p.skipped, nil
 }

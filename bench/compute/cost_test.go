@@ -1,132 +1,96 @@
 package compute
 
 import (
+	"fmt"
 	"testing"
 
-	"weir/backend"
 	"weir/device/cpu"
 	"weir/model"
 )
 
-// tally is a device that counts what it is asked to do, with the simplest loops.
-type tally struct {
-	model.Device
-	shape     model.Shape
-	sizes     [][2]int // by Weight: rows and columns of a matrix
-	batch     *backend.Batch
-	products  int
-	read      map[model.Weight]bool
-	pairs     int
-	positions map[[3]int]bool // layer, sequence, position
-}
-
-func (d *tally) Plan(s model.Shape) error {
-	d.shape = s
-	return d.Device.Plan(s)
-}
-
-func (d *tally) Load(m model.Matrix) (model.Weight, error) {
-	w, err := d.Device.Load(m)
-	var size [2]int
-	if m.Use == model.Linear || m.Use == model.Gated {
-		for _, r := range m.Rows {
-			size[0], size[1] = size[0]+r.Shape[0], r.Shape[1]
+// calculated is what a step of a network whose layers are alike has to do, by its sizes. In the last
+// layer everything after writing the cache is done for drawn rows only, except for attention, which is
+// left out only if no row is drawn.
+func calculated(c *model.Config, runs []run, perToken float64) Cost {
+	d, q, kv := c.Hidden, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	qkv, rest, head := d*(q+2*kv), q*d+3*d*c.Intermediate, d*c.VocabSize
+	var rows, drawn int
+	var cost Cost
+	for _, r := range runs {
+		rows += r.end - r.first
+		if r.draw {
+			drawn++
 		}
 	}
-	d.sizes = append(d.sizes, size)
-	return w, err
-}
-
-func (d *tally) Begin(b *backend.Batch) {
-	d.batch, d.products, d.pairs = b, 0, 0
-	d.read, d.positions = map[model.Weight]bool{}, map[[3]int]bool{}
-	d.Device.Begin(b)
-}
-
-func (d *tally) MatMul(dst model.Act, w model.Weight, src model.Act) {
-	d.product(w, d.rows(dst))
-	d.Device.MatMul(dst, w, src)
-}
-
-func (d *tally) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
-	d.product(w, d.rows(dst))
-	d.Device.MatMulAdd(dst, w, src, scratch)
-}
-
-func (d *tally) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
-	d.product(w, d.rows(dst))
-	d.Device.MatMulGate(dst, w, src, scratch, a)
-}
-
-// rows is how many rows an operation on dst has.
-func (d *tally) rows(dst model.Act) int {
-	if d.shape.Acts[dst.Buf].Drawn {
-		return len(d.batch.At)
-	}
-	return len(d.batch.Tokens)
-}
-
-func (d *tally) product(w model.Weight, rows int) {
-	for range rows {
-		d.products += 2 * d.sizes[w][0] * d.sizes[w][1]
-		d.read[w] = true
-	}
-}
-
-func (d *tally) Draw(head model.Head, src model.Act, draws *backend.Draws) {
-	d.product(head.W, len(draws.Rows))
-	d.Device.Draw(head, src, draws)
-}
-
-func (d *tally) Attend(dst, q model.Act, layer int, a model.Attention) {
-	row := 0
-	for s, end := range d.batch.QueryEnd {
-		for ; row < int(end); row++ {
-			for pos := range int(d.batch.Pos[row]) + 1 {
-				if a.Window == 0 || int(d.batch.Pos[row])-pos < a.Window {
-					d.pairs += d.shape.KV[0].Heads * d.shape.KV[0].KeyDim
-					d.positions[[3]int{layer, s, pos}] = true
+	for _, r := range runs {
+		for l, window := range c.Windows {
+			if l == len(c.Windows)-1 && drawn == 0 {
+				continue
+			}
+			seen := map[int]bool{}
+			for pos := r.first; pos < r.end; pos++ {
+				for other := range pos + 1 {
+					if window == 0 || pos-other < window {
+						seen[other] = true
+						cost.Attention += float64(4 * q)
+					}
 				}
 			}
+			cost.KVBytes += float64(len(seen)) * perToken / float64(c.Layers)
 		}
 	}
-	d.Device.Attend(dst, q, layer, a)
-}
-
-func (d *tally) weights() (n int) {
-	for w := range d.read {
-		n += d.sizes[w][0] * d.sizes[w][1]
+	read := c.Layers*qkv + (c.Layers-1)*rest
+	cost.Products = float64(2*rows*read + 2*drawn*(rest+head))
+	if drawn > 0 {
+		read += rest + head
 	}
-	return n
+	cost.WeightBytes = float64(2 * read) // bfloat16
+	return cost
 }
 
-// TestCostIsWhatTheDeviceIsAskedFor: the calculated cost is what the device counts, in decode
-// and prefill, with and without drawn rows, inside and beyond a sliding window.
-func TestCostIsWhatTheDeviceIsAskedFor(t *testing.T) {
-	c := small(t)
+// A run is positions of a sequence.
+type run struct {
+	seq, first, end int
+	draw            bool
+}
+
+// measured opens a network in order to count what its steps cost.
+func measured(t *testing.T, c model.Config) *driver {
+	t.Helper()
 	cfg := cpu.Default()
 	cfg.Threads, cfg.HugePages = 1, false
 	dev, err := cpu.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := &tally{Device: dev}
-	runner, err := model.NewRunner(t.Context(), count, synthetic(t, c), model.Options{MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: 128, NumBlocks: 65})
+	watch := Watch(dev, dev)
+	runner, err := model.NewRunner(t.Context(), watch, synthetic(t, c), model.Options{MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: 128, NumBlocks: 65, StateSlots: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer runner.Close()
-	const perToken = 3 * 2 * 2 * 32 * 2 // layers, keys and values, heads, dimensions, bytes
-	n := newNetwork(&c, 1000, perToken)
-	if n.perByte = 1; n.weights() != float64(3*(64*(128+2*64)+128*64+3*64*96)+64*300) {
-		t.Errorf("%v weights", n.weights())
+	t.Cleanup(func() { runner.Close() })
+	return newDriver(Subject{Network: &c, Runner: runner, Stopwatch: watch, KVBytesPerToken: 768}, Config{MaxTokens: 64, BlockTokens: 16}, []int{128, 128, 128})
+}
+
+// cost is what a step of these runs costs.
+func (d *driver) cost(t *testing.T, runs ...run) Cost {
+	t.Helper()
+	d.begin()
+	for _, r := range runs {
+		d.chunk(r.seq, r.first, r.end, r.draw)
 	}
-	conf := Config{MaxTokens: 64, BlockTokens: 16}
-	d := newDriver(Subject{Network: &c, Runner: runner}, conf, []int{128, 128, 128})
-	type run struct {
-		seq, first, end int
-		draw            bool
+	d.s.Stopwatch.ledger.take()
+	if err := d.step(); err != nil {
+		t.Fatal(err)
 	}
+	return d.s.Stopwatch.ledger.take()
+}
+
+// TestCostOfAlikeLayers: what is counted is what follows from the sizes, in decode and
+// prefill, with and without drawn rows, inside and beyond a sliding window.
+func TestCostOfAlikeLayers(t *testing.T) {
+	c := small(t)
+	d := measured(t, c)
 	for name, runs := range map[string][]run{
 		"decode":                   {{0, 7, 8, true}, {1, 0, 1, true}, {2, 100, 101, true}},
 		"a chunk, nothing drawn":   {{0, 0, 40, false}},
@@ -134,26 +98,134 @@ func TestCostIsWhatTheDeviceIsAskedFor(t *testing.T) {
 		"short of a window":        {{1, 0, 19, true}},
 		"a prompt beside a decode": {{0, 30, 31, true}, {1, 10, 40, false}},
 	} {
-		d.begin()
-		for _, r := range runs {
-			d.chunk(r.seq, r.first, r.end, r.draw)
+		got, want := d.cost(t, runs...), calculated(&c, runs, 768)
+		// Biases, and rows that fill up a tile of 16, are read, too.
+		if more := got.WeightBytes - want.WeightBytes; more < 0 || more > 0.02*want.WeightBytes {
+			t.Errorf("%s: %v bytes of weights, by calculation %v", name, got.WeightBytes, want.WeightBytes)
 		}
-		if err := d.step(); err != nil {
-			t.Fatal(err)
+		if got.WeightBytes = want.WeightBytes; got != want {
+			t.Errorf("%s: %+v, by calculation %+v", name, got, want)
 		}
-		want := Cost{
-			WeightBytes: float64(count.weights()), Products: float64(count.products),
-			KVBytes: float64(len(count.positions) * perToken / 3), Attention: 4 * float64(count.pairs),
-		}
-		if got := n.cost(&d.batch); got != want {
-			t.Errorf("%s: %+v, the device was asked for %+v", name, got, want)
+		if got.Bytes() != got.WeightBytes+got.KVBytes {
+			t.Errorf("%s: %v bytes", name, got.Bytes())
 		}
 	}
-	// A step that draws reads all weights.
-	n = newNetwork(&c, 1000, perToken)
+}
+
+func parse(t *testing.T, config string) model.Config {
+	t.Helper()
+	c, err := model.ParseConfig([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestCostOfExperts: weights of experts count once for all rows that chose them, and those that no
+// row chose do not.
+func TestCostOfExperts(t *testing.T) {
+	const layers, experts, topK, hidden, inner, vocab = 3, 16, 2, 64, 32, 320
+	c := parse(t, fmt.Sprintf(`{"architectures": ["Qwen3MoeForCausalLM"], "vocab_size": %d, "hidden_size": %d, "intermediate_size": 96, "num_hidden_layers": %d,
+		"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512, "tie_word_embeddings": true,
+		"num_experts": %d, "num_experts_per_tok": %d, "moe_intermediate_size": %d, "norm_topk_prob": true}`, vocab, hidden, layers, experts, topK, inner))
+	d := measured(t, c)
+	const expert = 3 * hidden * inner
+	const dense = layers*(hidden*(128+2*64)+128*hidden) + hidden*vocab
+	const router = layers * hidden * experts
+	check := func(name string, got Cost, rows int) {
+		t.Helper()
+		if want := 2*dense + 4*router + 2*expert*got.Experts; got.WeightBytes != want { // the router is float32
+			t.Errorf("%s: %v bytes of weights with %v experts, not %v", name, got.WeightBytes, got.Experts, want)
+		}
+		if want := 2 * float64(rows) * (dense + router + layers*topK*expert); got.Products != want || got.Mixtures != layers {
+			t.Errorf("%s: %v operations, not %v; %v mixtures", name, got.Products, want, got.Mixtures)
+		}
+	}
+	one := d.cost(t, run{0, 0, 1, true})
+	check("one row", one, 1)
+	if one.Experts != layers*topK || one.ExpertsPerMixture() != topK {
+		t.Errorf("one row reads %v experts", one.Experts)
+	}
+	// Rows that are equal choose the same experts.
 	d.begin()
-	d.chunk(0, 5, 6, true)
-	if got := n.cost(&d.batch); got.WeightBytes < 999.999 || got.WeightBytes > 1000.001 || got.Bytes() != got.WeightBytes+got.KVBytes {
-		t.Errorf("%+v", got)
+	for s := range 3 {
+		d.chunk(s, 0, 1, true)
+		d.batch.Tokens[s] = d.batch.Tokens[0]
 	}
+	if err := d.step(); err != nil {
+		t.Fatal(err)
+	}
+	equal := d.s.Stopwatch.ledger.take()
+	if check("equal rows", equal, 3); equal.Experts != layers*topK {
+		t.Errorf("equal rows read %v experts", equal.Experts)
+	}
+	// Others choose others, as far as there are some.
+	other := d.cost(t, run{0, 0, 1, true}, run{1, 0, 1, true}, run{2, 0, 1, true})
+	if check("three rows", other, 3); other.Experts <= layers*topK || other.Experts > 3*layers*topK {
+		t.Errorf("three rows read %v experts", other.Experts)
+	}
+	last := d.cost(t, run{0, 1, 64, true}) // of the last layer only the drawn row is computed
+	if all := float64((layers - 1) * experts); last.Experts <= all*0.9+topK || last.Experts > all+topK {
+		t.Errorf("63 rows read %v experts", last.Experts)
+	}
+}
+
+// TestCostOfStates: a state is written once per sequence and step, and read unless the sequence begins.
+func TestCostOfStates(t *testing.T) {
+	c := parse(t, `{"architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+		"num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512, "tie_word_embeddings": true, "full_attention_interval": 4, "linear_num_key_heads": 2,
+		"linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}}`)
+	d := measured(t, c)
+	const layers, columns, state = 3, 2*2*16 + 4*32, 4 * 16 * 32
+	perState := float64(4 * layers * (3*columns + state))
+	if float64(c.StateBytes()) != perState {
+		t.Fatalf("a state has %v bytes", c.StateBytes())
+	}
+	for _, x := range []struct {
+		runs  []run
+		moved float64 // states read and written
+		rows  float64
+		seen  float64 // positions, by the one layer that has attention
+	}{
+		{[]run{{0, 0, 1, true}}, 1, 1, 1},
+		{[]run{{0, 1, 40, true}}, 2, 39, 40},
+		{[]run{{0, 40, 41, true}, {1, 0, 20, true}, {2, 0, 1, true}}, 4, 22, 41 + 20 + 1},
+	} {
+		got := d.cost(t, x.runs...)
+		if got.StateBytes != x.moved*perState || got.Recurrence != x.rows*layers*(7*state+2*4*columns) || got.KVBytes != x.seen*768 {
+			t.Errorf("%v: %+v", x.runs, got)
+		}
+		if got.Bytes() != got.WeightBytes+got.KVBytes+got.StateBytes {
+			t.Errorf("%v: %v bytes", x.runs, got.Bytes())
+		}
+	}
+}
+
+// TestVisible counts positions and pairs of every kind of attention with the simplest loops.
+func TestVisible(t *testing.T) {
+	for _, a := range []model.Attention{{}, {Window: 5}, {Window: 40}, {Chunk: 8}, {Window: 6, Chunk: 8}, {Bidirectional: true}, {Bidirectional: true, Window: 4}} {
+		for kv := 1; kv < 30; kv++ {
+			for rows := 1; rows <= kv; rows++ {
+				wantPositions, wantPairs := look(kv, rows, &a)
+				if positions, pairs := visible(kv, rows, &a); positions != wantPositions || pairs != wantPairs {
+					t.Fatalf("%+v, %d rows of %d: %d positions, %d pairs, not %d, %d", a, rows, kv, positions, pairs, wantPositions, wantPairs)
+				}
+			}
+		}
+	}
+}
+
+// look is visible, one pair after the other.
+func look(kv, rows int, a *model.Attention) (positions, pairs int) {
+	seen := map[int]bool{}
+	for pos := kv - rows; pos < kv; pos++ {
+		for other := range kv {
+			near := a.Window == 0 || pos-other < a.Window && other-pos < a.Window
+			if near && (a.Bidirectional || other <= pos) && (a.Chunk == 0 || other >= pos/a.Chunk*a.Chunk) {
+				seen[other] = true
+				pairs++
+			}
+		}
+	}
+	return len(seen), pairs
 }

@@ -47,9 +47,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Quantized {
 		peak = "int8"
 	}
-	p.printf("\n%-39s%-26s%-31s%-27s%6s  %-34s%s\n", "", "step, ms", "read per step, MB", "products", "of the", "of the time, %", "per step")
-	p.printf("%-8s%6s%8s%10s%-17s%8s%8s%8s%8s%8s%7s%10s%8s%9s%8s  %5s%6s%6s%6s%6s%10s%9s%5s\n", "phase", "batch", "context", "tok/s", " (range)",
-		"p50", "p99", "weights", "KV", "GB/s", "share", "GOP", "GOP/s", peak, "floor", "prod", "attn", "cache", "draw", "rest", "allocs", "bytes", "GC")
+	p.printf("\n%-39s%-26s%-47s%-27s%6s  %-34s%s\n", "", "step, ms", "moved per step, MB", "products", "of the", "of the time, %", "per step")
+	p.printf("%-8s%6s%8s%10s%-17s%8s%8s%8s%8s%8s%8s%8s%7s%10s%8s%9s%8s  %5s%6s%6s%6s%6s%10s%9s%5s\n", "phase", "batch", "context", "tok/s", " (range)",
+		"p50", "p99", "experts", "weights", "KV", "states", "GB/s", "share", "GOP", "GOP/s", peak, "floor", "prod", "attn", "cache", "draw", "rest", "allocs", "bytes", "GC")
 	for i := range r.Rows {
 		r.writeRow(p, &r.Rows[i])
 	}
@@ -70,11 +70,19 @@ func (r *Report) writeRow(p *printer, row *Row) {
 	median, least, largest := row.TokensPerSecond()
 	total, n, cost, share := row.seconds(), float64(len(row.Steps)), row.PerStep(), r.Shares(row)
 	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / total }
-	p.printf("%-8s%6d%8d%10.2f%-17s%8.2f%8.2f%8.1f%8.1f%8.1f%6.0f%%%10.2f%8.0f%8.0f%%%7.0f%%", row.Phase, row.Batch, row.Context, median, fmt.Sprintf(" (%.2f–%.2f)", least, largest),
-		ms(row.Step(0.5)), ms(row.Step(0.99)), cost.WeightBytes/mega, cost.KVBytes/mega, row.Cost.Bytes()/total/giga, 100*share.Read,
+	p.printf("%-8s%6d%8d%10.2f%-17s%8.2f%8.2f%8s%8.1f%8.1f%8.1f%8.1f%6.0f%%%10.2f%8.0f%8.0f%%%7.0f%%", row.Phase, row.Batch, row.Context, median, fmt.Sprintf(" (%.2f–%.2f)", least, largest),
+		ms(row.Step(0.5)), ms(row.Step(0.99)), expertsOf(cost), cost.WeightBytes/mega, cost.KVBytes/mega, cost.StateBytes/mega, row.Cost.Bytes()/total/giga, 100*share.Read,
 		cost.Products/giga, row.Cost.Products/giga/(row.Spent.Products+row.Spent.Draw).Seconds(), 100*share.Products, 100*share.Floor)
 	p.printf("  %5.1f%6.1f%6.1f%6.1f%6.1f%10.1f%9.0f%5d\n", percent(row.Spent.Products), percent(row.Spent.Attention), percent(row.Spent.Cache), percent(row.Spent.Draw),
 		100-percent(row.Spent.Total()-row.Spent.Other), float64(row.Heap.Allocs)/n, float64(row.Heap.Bytes)/n, row.Heap.Cycles)
+}
+
+// expertsOf is how many experts of a mixture a step reads, or nothing for a network without mixtures.
+func expertsOf(c Cost) string {
+	if c.Mixtures == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", c.ExpertsPerMixture())
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -114,8 +122,11 @@ type rowJSON struct {
 	Reads           []float64 `json:"read_limit_between_repetitions"`
 	WeightBytes     float64   `json:"weight_bytes_per_step"`
 	KVBytes         float64   `json:"kv_bytes_per_step"`
+	StateBytes      float64   `json:"state_bytes_per_step"`
+	Experts         float64   `json:"experts_per_mixture_and_step"`
 	Products        float64   `json:"product_operations_per_step"`
 	Attention       float64   `json:"attention_operations_per_step"`
+	Recurrence      float64   `json:"recurrence_operations_per_step"`
 	ReadShare       float64   `json:"share_of_read_limit"`
 	ProductsShare   float64   `json:"share_of_peak_in_products"`
 	FloorShare      float64   `json:"share_of_step_that_the_limits_allow"`
@@ -184,7 +195,8 @@ func (r *Report) rowJSON(row *Row) rowJSON {
 	return rowJSON{
 		Phase: row.Phase, Batch: row.Batch, Context: row.Context, Median: median, Rates: row.Rates,
 		P50: ms(row.Step(0.5)), P99: ms(row.Step(0.99)), Steps: len(row.Steps), Reads: row.Reads,
-		WeightBytes: cost.WeightBytes, KVBytes: cost.KVBytes, Products: cost.Products, Attention: cost.Attention,
+		WeightBytes: cost.WeightBytes, KVBytes: cost.KVBytes, StateBytes: cost.StateBytes, Experts: cost.ExpertsPerMixture(),
+		Products: cost.Products, Attention: cost.Attention, Recurrence: cost.Recurrence,
 		ReadShare: share.Read, ProductsShare: share.Products, FloorShare: share.Floor,
 		TimeProducts: row.Spent.Products.Seconds(), TimeAttention: row.Spent.Attention.Seconds(), TimeCache: row.Spent.Cache.Seconds(),
 		TimeDraw: row.Spent.Draw.Seconds(), TimeOther: row.Spent.Other.Seconds(), Time: row.seconds(),

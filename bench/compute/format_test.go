@@ -35,7 +35,7 @@ func report() *Report {
 				Heap:  Heap{Allocs: 8, Bytes: 400, Cycles: 3, Paused: 200 * time.Microsecond}},
 			// 400 GOP/s in products: half of 800.
 			{Case: Case{Prefill, 1, 512}, Rates: []float64{5000}, Bytes: []float64{2.16e9}, Reads: []float64{18e9, 20e9}, Steps: ms(100),
-				Cost:  Cost{WeightBytes: 200e6, KVBytes: 16e6, Products: 32e9, Attention: 4e9},
+				Cost:  Cost{WeightBytes: 200e6, KVBytes: 12e6, StateBytes: 4e6, Products: 32e9, Attention: 3e9, Recurrence: 1e9, Mixtures: 4, Experts: 50},
 				Spent: Spent{70 * time.Millisecond, 12 * time.Millisecond, time.Millisecond, 10 * time.Millisecond, 5 * time.Millisecond}},
 		},
 		Skipped: []Skipped{{Case{Decode, 64, 4096}, "needs 8192 MiB of keys and values, there is room for 4096"}},

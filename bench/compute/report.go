@@ -61,8 +61,7 @@ func (r *Row) seconds() float64 {
 
 // PerStep is the cost of one step, as a mean.
 func (r *Row) PerStep() Cost {
-	n := float64(len(r.Steps))
-	return Cost{r.Cost.WeightBytes / n, r.Cost.KVBytes / n, r.Cost.Products / n, r.Cost.Attention / n}
+	return r.Cost.over(float64(len(r.Steps)))
 }
 
 // Shares are the parts of the machine's limits that a row reached. They are 0 if the limits
@@ -89,7 +88,7 @@ func (r *Report) Shares(row *Row) Shares {
 	}
 	s.Read = quantile(shares, 0.5)
 	s.Products = row.Cost.Products / (row.Spent.Products + row.Spent.Draw).Seconds() / peak
-	floor := math.Max(row.Cost.Bytes()/quantile(row.Reads, 0.5), row.Cost.Products/peak+row.Cost.Attention/fma)
+	floor := math.Max(row.Cost.Bytes()/quantile(row.Reads, 0.5), row.Cost.Products/peak+(row.Cost.Attention+row.Cost.Recurrence)/fma)
 	s.Floor = floor / row.seconds()
 	return s
 }

@@ -113,7 +113,7 @@ func (h *Heap) add(before, after *runtime.MemStats) {
 type driver struct {
 	s       Subject
 	c       Config
-	net     *network
+	states  bool          // the network has recurrent states
 	meter   *limits.Meter // nil: no limits are measured
 	tables  [][]int32     // [sequence] blocks, scattered over the pool
 	filled  []int         // [sequence] positions in the cache
@@ -124,7 +124,8 @@ type driver struct {
 }
 
 func newDriver(s Subject, c Config, lengths []int) *driver {
-	d := &driver{s: s, c: c, net: newNetwork(s.Network, s.WeightBytes, s.KVBytesPerToken), filled: make([]int, len(lengths)), numbers: rand.New(rand.NewPCG(1, 2))}
+	s.Stopwatch.ledger.kvBytes = s.KVBytesPerToken
+	d := &driver{s: s, c: c, states: s.Runner.Spec().StateSlots > 0, filled: make([]int, len(lengths)), numbers: rand.New(rand.NewPCG(1, 2))}
 	// Blocks are taken in random order, as from a cache that has been in use for a while.
 	free := d.numbers.Perm(c.blocks(lengths) - 1)
 	for _, n := range lengths {
@@ -193,6 +194,7 @@ func (d *driver) steps(x Case, warm bool) int {
 // allocated.
 func (d *driver) repeat(ctx context.Context, x Case, row *Row, steps int) error {
 	tokens, before := 0, row.Cost.Bytes()
+	d.s.Stopwatch.ledger.take()
 	var spent time.Duration
 	for i := range steps {
 		if err := ctx.Err(); err != nil {
@@ -215,7 +217,7 @@ func (d *driver) repeat(ctx context.Context, x Case, row *Row, steps int) error 
 		spent += took
 		tokens += len(d.batch.Tokens)
 		row.Steps = append(row.Steps, took)
-		row.Cost.add(d.net.cost(&d.batch))
+		row.Cost.add(d.s.Stopwatch.ledger.take())
 	}
 	row.Rates = append(row.Rates, float64(tokens)/spent.Seconds())
 	row.Bytes = append(row.Bytes, (row.Cost.Bytes()-before)/spent.Seconds())
@@ -253,6 +255,14 @@ func (d *driver) chunk(s, first, end int, draw bool) {
 	b.KVLen = append(b.KVLen, int32(end))
 	b.Tables = append(b.Tables, d.tables[s][:(end+d.c.BlockTokens-1)/d.c.BlockTokens]...)
 	b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
+	if d.states {
+		in := int32(s + 1) // each sequence has a slot of its own
+		b.StateOut = append(b.StateOut, in)
+		if first == 0 {
+			in = 0
+		}
+		b.StateIn = append(b.StateIn, in)
+	}
 	if draw {
 		b.At = append(b.At, int32(len(b.Tokens)-1))
 		d.draws.Rows = append(d.draws.Rows, backend.Draw{TopP: 1, Mask: -1, Allow: -1, Target: -1})

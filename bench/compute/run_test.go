@@ -28,7 +28,7 @@ func subject(t *testing.T, conf Config) Subject {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := Watch(dev)
+	watch := Watch(dev, dev)
 	runner, err := model.NewRunner(t.Context(), watch, synthetic(t, c), opt)
 	if err != nil {
 		t.Fatal(err)
@@ -66,8 +66,8 @@ func TestRun(t *testing.T) {
 	for i := range r.Rows {
 		checkRow(t, r, &r.Rows[i])
 	}
-	// Every decode step reads all weights once.
-	if row := r.Rows[4]; row.Case != (Case{Decode, 1, 40}) || row.Cost.WeightBytes != float64(len(row.Steps))*r.WeightBytes {
+	// Every decode step reads all weights once; norms, which are not counted, are a few of them.
+	if row := r.Rows[4]; row.Case != (Case{Decode, 1, 40}) || row.Cost.WeightBytes > float64(len(row.Steps))*r.WeightBytes || row.Cost.WeightBytes < 0.95*float64(len(row.Steps))*r.WeightBytes {
 		t.Errorf("%v: %+v", row.Case, row.Cost)
 	}
 }

@@ -28,6 +28,13 @@ var shapes = map[string]string{
 		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": true}`,
 	"qwen3-8b": `{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
 		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": false}`,
+	"qwen3-30b-a3b": `{"architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48,
+		"num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+		"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": []}`,
+	"qwen3.5-0.8b": `{"architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 248320, "hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 24,
+		"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "tie_word_embeddings": true, "full_attention_interval": 4,
+		"linear_num_key_heads": 16, "linear_num_value_heads": 16, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
+		"rope_parameters": {"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25}}`,
 	"llama-3.2-1b": `{"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
 		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131072, "rope_theta": 500000, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
 		"rope_scaling": {"rope_type": "llama3", "factor": 32, "high_freq_factor": 4, "low_freq_factor": 1, "original_max_position_embeddings": 8192}}`,
@@ -67,13 +74,14 @@ const (
 // numbers, each at its own offset, so that they cost no more memory and time than the largest
 // of them. This is possible because a device makes its own copy of every matrix.
 func synthesize(c model.Config) (*model.Model, error) {
-	numbers, free, err := allocate(largest(&c) + slack)
+	matrix, vector := largest(c)
+	numbers, free, err := allocate(matrix + slack)
 	if err != nil {
-		return nil, fmt.Errorf("compute: %d bytes for random weights: %w", largest(&c)+slack, err)
+		return nil, fmt.Errorf("compute: %d bytes for random weights: %w", matrix+slack, err)
 	}
 	fill(numbers, 0, deviation)
 	// The factors of norms are around 1.
-	ones := make([]byte, longest(&c)+slack)
+	ones := make([]byte, vector+slack)
 	fill(ones, 1, 0.1)
 	m, err := model.FromTensors(c, func(name string, shape []int) weights.Tensor {
 		t := weights.Tensor{Name: name, DType: weights.BF16, Shape: shape}
@@ -92,14 +100,29 @@ func synthesize(c model.Config) (*model.Model, error) {
 	return m, nil
 }
 
-// largest is the size of the largest matrix in bytes, and longest that of the longest vector,
-// rounded up to the words that fill writes.
-func largest(c *model.Config) int {
-	return words(c.Hidden * max(c.VocabSize, c.Intermediate, c.Heads*c.HeadDim))
+// largest is the size in bytes of the largest tensor, and of the largest vector, rounded up to the
+// words that fill writes.
+func largest(c model.Config) (tensor, vector int) {
+	eachTensor(c, func(t weights.Tensor) {
+		tensor = max(tensor, words(t.Len()))
+		if len(t.Shape) == 1 {
+			vector = max(vector, words(t.Len()))
+		}
+	})
+	return tensor, vector
 }
 
-func longest(c *model.Config) int {
-	return words(max(c.Hidden, c.Intermediate, c.Heads*c.HeadDim))
+// eachTensor calls f with each tensor of a network, without data.
+func eachTensor(c model.Config, f func(t weights.Tensor)) {
+	// A model without data is refused when all tensors are known, which does not matter here.
+	m, err := model.FromTensors(c, func(name string, shape []int) weights.Tensor {
+		t := weights.Tensor{Name: name, DType: weights.BF16, Shape: shape}
+		f(t)
+		return t
+	}, nil)
+	if err == nil {
+		m.Close()
+	}
 }
 
 func words(numbers int) int { return (2*numbers + 7) &^ 7 }

@@ -7,11 +7,12 @@ import (
 	"weir/model"
 )
 
-// Stopwatch is a device that measures how long its operations take. The device below it must
-// be synchronous: an operation must be done when it returns.
+// Stopwatch is a device that measures how long its operations take, and counts what they have to
+// do. The device below it must be synchronous: an operation must be done when it returns.
 type Stopwatch struct {
 	model.Device
-	spent Spent
+	spent  Spent
+	ledger ledger
 }
 
 // Spent is time by kind of operation.
@@ -23,8 +24,10 @@ type Spent struct {
 	Other     time.Duration // norms of rows, angles of rotations, embeddings
 }
 
-// Watch measures the operations of d.
-func Watch(d model.Device) *Stopwatch { return &Stopwatch{Device: d} }
+// Watch measures the operations of d, of which g tells more.
+func Watch(d model.Device, g Gauge) *Stopwatch {
+	return &Stopwatch{Device: d, ledger: ledger{gauge: g}}
+}
 
 // take returns what was spent since it was last called.
 func (s *Stopwatch) take() Spent {
@@ -40,8 +43,23 @@ func (s Spent) Total() time.Duration {
 
 func (s *Stopwatch) other(start time.Time) { s.spent.Other += time.Since(start) }
 
-// Begin implements model.Device, as all that follow.
+// Plan implements model.Device, as all that follow.
+func (s *Stopwatch) Plan(x model.Shape) error {
+	s.ledger.plan(x)
+	return s.Device.Plan(x)
+}
+
+func (s *Stopwatch) Load(m model.Matrix) (model.Weight, error) {
+	before := s.ledger.gauge.WeightBytes()
+	w, err := s.Device.Load(m)
+	if err == nil {
+		s.ledger.load(m, s.ledger.gauge.WeightBytes()-before)
+	}
+	return w, err
+}
+
 func (s *Stopwatch) Begin(b *backend.Batch) {
+	s.ledger.batch = b
 	defer s.other(time.Now())
 	s.Device.Begin(b)
 }
@@ -90,42 +108,49 @@ func (s *Stopwatch) Experts(dst, src, logits model.Act, e *model.Experts) {
 	start := time.Now()
 	s.Device.Experts(dst, src, logits, e)
 	s.spent.Products += time.Since(start)
+	s.ledger.experts(e)
 }
 
 func (s *Stopwatch) Conv(dst, src model.Act, c *model.Conv) {
 	start := time.Now()
 	s.Device.Conv(dst, src, c)
 	s.spent.Cache += time.Since(start)
+	s.ledger.conv(src, c)
 }
 
 func (s *Stopwatch) Delta(dst, q, k, v, a, b model.Act, x *model.Delta) {
 	start := time.Now()
 	s.Device.Delta(dst, q, k, v, a, b, x)
 	s.spent.Cache += time.Since(start)
+	s.ledger.delta(x)
 }
 
 func (s *Stopwatch) Scan(dst, x, b, c, dt model.Act, n *model.Scan) {
 	start := time.Now()
 	s.Device.Scan(dst, x, b, c, dt, n)
 	s.spent.Cache += time.Since(start)
+	s.ledger.scan(n)
 }
 
 func (s *Stopwatch) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	start := time.Now()
 	s.Device.MatMul(dst, w, src)
 	s.spent.Products += time.Since(start)
+	s.ledger.product(w, s.ledger.rows(dst))
 }
 
 func (s *Stopwatch) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
 	start := time.Now()
 	s.Device.MatMulAdd(dst, w, src, scratch)
 	s.spent.Products += time.Since(start)
+	s.ledger.product(w, s.ledger.rows(dst))
 }
 
 func (s *Stopwatch) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act, a model.Activation) {
 	start := time.Now()
 	s.Device.MatMulGate(dst, w, src, scratch, a)
 	s.spent.Products += time.Since(start)
+	s.ledger.product(w, s.ledger.rows(dst))
 }
 
 func (s *Stopwatch) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
@@ -138,6 +163,7 @@ func (s *Stopwatch) Attend(dst, q model.Act, layer int, a model.Attention) {
 	start := time.Now()
 	s.Device.Attend(dst, q, layer, a)
 	s.spent.Attention += time.Since(start)
+	s.ledger.attend(q, layer, &a)
 }
 
 func (s *Stopwatch) Gather(dst, src model.Act) {
@@ -149,6 +175,7 @@ func (s *Stopwatch) Draw(head model.Head, src model.Act, d *backend.Draws) {
 	start := time.Now()
 	s.Device.Draw(head, src, d)
 	s.spent.Draw += time.Since(start)
+	s.ledger.draw(head, d)
 }
 
 func (s *Stopwatch) End(out *backend.Out) error {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,8 +95,8 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer network.Close()
-	if !network.Config.Alike() {
-		return usageError{fmt.Errorf("bench engine counts what steps of Llama, Mistral, Qwen2 and Qwen3 read and compute, and cannot for %s: weir bench run measures a server with any model", network.Config.Architecture)}
+	if network.Config.Network.Whole || network.Config.Network.Head == model.NoHead {
+		return usageError{fmt.Errorf("%s draws no tokens, and bench engine measures steps that do", network.Config.Architecture)}
 	}
 	perToken, err := o.fit(network, &c)
 	if err != nil {
@@ -112,15 +113,14 @@ func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	tier := dev.Impl()
-	watch := compute.Watch(dev)
+	watch := compute.Watch(dev, dev)
 	runner, err := model.NewRunner(ctx, watch, network, opt)
 	if err != nil {
 		return err
 	}
 	defer runner.Close()
-	memory, slots := dev.Memory(), opt.NumBlocks*opt.BlockTokens
 	subject := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: o.quantization != "auto" || len(quantizedTensors(network)) > 0 && o.dtype != "float32",
-		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: c.Threads}
+		WeightBytes: float64(dev.WeightBytes()), KVBytesPerToken: float64(perToken), Threads: c.Threads}
 	stopProfile, err := startProfile(o.profile)
 	if err != nil {
 		return err
@@ -156,6 +156,9 @@ func (o *benchEngineOptions) fit(network *model.Model, c *cpu.Config) (perToken 
 	}
 	if o.MaxKV = int64(o.kvMemory); o.MaxKV == 0 && available > 0 {
 		o.MaxKV = max(1, available-packed-int64(o.Memory)-1<<30) // 1 GiB is for activations and all else
+	}
+	if o.MaxKV > 0 && len(o.Batches) > 0 { // states are allocated besides
+		o.MaxKV = max(1, o.MaxKV-network.Config.StateBytes()*int64(1+slices.Max(o.Batches)))
 	}
 	if perToken, err = cacheBytes(&network.Config, c.KVType, 0); err != nil {
 		return 0, usageError{err}

@@ -36,6 +36,34 @@ func TestBenchEngine(t *testing.T) {
 	}
 }
 
+// TestBenchEngineFamilies measures networks with experts, states, windows, shared caches and latent
+// attention, with every type of cache that they have.
+func TestBenchEngineFamilies(t *testing.T) {
+	t.Parallel()
+	for _, family := range []string{"qwen3_moe", "gpt_oss", "qwen3_5", "qwen3_next", "granitemoehybrid", "lfm2_moe", "gemma4_e", "deepseek_v3", "llama4"} {
+		file := filepath.Join(t.TempDir(), "engine.json")
+		code, out, errOut := runBench("engine", "--model", "../../model/testdata/families/"+family, "--batch", "1,3", "--context", "0,20", "--prefill", "12", "--steps", "2", "--repeat", "1",
+			"--threads", "1", "--limits-memory", "1MiB", "--json", file)
+		if code != 0 || errOut != "" {
+			t.Errorf("%s: exit %d: %s%s", family, code, out, errOut)
+			continue
+		}
+		rows := readJSON(t, file)["rows"].([]any)
+		if len(rows) != 5 {
+			t.Errorf("%s: %d rows", family, len(rows))
+		}
+		for _, r := range rows {
+			row := r.(map[string]any)
+			has := func(key string) bool { return row[key].(float64) > 0 }
+			moe, hybrid := strings.Contains(family, "moe") || family == "gpt_oss" || family == "qwen3_next" || family == "deepseek_v3" || family == "llama4", strings.Contains(family, "qwen3_5") ||
+				family == "qwen3_next" || family == "lfm2_moe" || family == "granitemoehybrid"
+			if !has("share_of_step_that_the_limits_allow") || !has("weight_bytes_per_step") || has("experts_per_mixture_and_step") != moe || has("state_bytes_per_step") != hybrid || has("recurrence_operations_per_step") != hybrid {
+				t.Errorf("%s: %v", family, row)
+			}
+		}
+	}
+}
+
 // TestBenchEngineRefuses: a mistake in the flags is reported in one sentence before
 // anything is measured.
 func TestBenchEngineRefuses(t *testing.T) {

@@ -127,7 +127,7 @@ func (o *benchServeOptions) choosePrompts() (err error) {
 // run measures, on a server that it starts if it was asked to.
 func (o *benchServeOptions) run(ctx context.Context, out io.Writer) (failure error) {
 	if o.binary != "" {
-		child, err := o.launch(ctx)
+		child, err := launch(ctx, o.binary, o.serverArgs)
 		if err != nil {
 			return err
 		}
@@ -149,13 +149,13 @@ func (o *benchServeOptions) run(ctx context.Context, out io.Writer) (failure err
 	return errors.Join(err, r.WriteText(out), r.WriteBenchmark(out), writeFile(o.file, write))
 }
 
-// launch starts the server that the load is put on.
-func (o *benchServeOptions) launch(ctx context.Context) (*bench.Child, error) {
-	program, err := programPath(o.binary)
+// launch starts the server that is measured.
+func launch(ctx context.Context, binary string, args []string) (*bench.Child, error) {
+	program, err := programPath(binary)
 	if err != nil {
 		return nil, err
 	}
-	child, err := bench.Launch(ctx, program, o.serverArgs, bench.DefaultStartConfig().Limit)
+	child, err := bench.Launch(ctx, program, args, bench.DefaultStartConfig().Limit)
 	if err != nil && ctx.Err() != nil {
 		return nil, errInterrupted
 	}

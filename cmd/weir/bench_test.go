@@ -116,6 +116,34 @@ func TestBenchServe(t *testing.T) {
 	}
 }
 
+// TestBenchChat: conversations with a server that is started for them compute little but what is new.
+func TestBenchChat(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "result.json")
+	code, out, errOut := runBench("chat", "--binary", "self", "--conversations", "2", "--turns", "3", "--system-len", "20", "--first-len", "30", "--message-len", "10", "--output-len", "4", "--answer-len", "12",
+		"--json", file, "--", "--kv-cache-memory", "64MiB", "--served-model-name", "own")
+	if code != 0 || errOut != "" || !strings.Contains(out, "own: 2 conversations at once") || !strings.Contains(out, "\n| 3 | ") || strings.Count(out, "BenchmarkChat/conversations=2/turn=") != 3 {
+		t.Fatalf("exit %d: %s%s", code, out, errOut)
+	}
+	// What the turn before had is in the cache, but for a part of a block and the generation prompt.
+	for i, turn := range readJSON(t, file)["turns"].([]any) {
+		x := turn.(map[string]any)
+		number := func(key string) float64 { return x[key].(float64) }
+		if computed := number("prompt_tokens") - number("cached_tokens"); i > 0 && computed > number("new_tokens")+32 {
+			t.Errorf("turn %d: %v", i+1, x)
+		}
+	}
+	for want, args := range map[string][]string{
+		"20 turns":             {"--conversations", "0"},
+		"takes no arguments":   {"x"},
+		"for a server that --": {"--", "--port", "1"},
+		"connect":              {"--base-url", "http://127.0.0.1:1"},
+	} {
+		if code, out, errOut := runBench(append([]string{"chat"}, args...)...); code == 0 || out != "" || !strings.Contains(errOut, want) {
+			t.Errorf("%q: exit %d: %s%s", args, code, out, errOut)
+		}
+	}
+}
+
 // TestBenchPrompts: prompts from a file, and the flags that say what is reported.
 func TestBenchPrompts(t *testing.T) {
 	t.Parallel()

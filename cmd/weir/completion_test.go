@@ -26,7 +26,7 @@ func TestCompletions(t *testing.T) {
 		"":                                      "serve chat inspect pull list rm bench store health gpu-check completion man version help",
 		"s":                                     "serve store",
 		"x":                                     "",
-		"bench ":                                "start serve engine store",
+		"bench ":                                "start serve chat engine store",
 		"bench s":                               "start serve store",
 		"serve ":                                ":file :hub",
 		"serve ./mo":                            ":file :hub",

@@ -61,6 +61,10 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 	}
 	opt.Depth, opt.ThreadBound = 2, true
 	c := &s.network.Config
+	if state := c.StateBytes(); state > 0 { // the states of sequences are allocated before the KV cache is
+		share := int64(float64(g.info.Memory) * o.share / 8)
+		opt.StateSlots = int(max(leastStates, min(share/state, int64(1+statesPerSequence*opt.MaxSeqs))))
+	}
 	shape := c.Shape()
 	shape.Spec = backend.Spec{BlockTokens: opt.BlockTokens}
 	block := cuda.BlockBytes(shape)

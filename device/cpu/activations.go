@@ -7,50 +7,25 @@ import (
 	"weir/model"
 )
 
-// activate is a function of one number. All tiers compute it in the same way, in float64 where
-// float32 has no function, and round once.
-func activate(a *model.Activation, x float32) float32 {
-	v := float64(x)
-	switch a.Kind {
+// activate is a function of one number for which there is no kernel.
+func activate(k model.ActivationKind, x float32) float32 {
+	switch k {
 	case model.Identity:
 		return x
-	case model.SiLU:
-		alpha := 1.0
-		if a.Alpha != 0 {
-			alpha = float64(a.Alpha)
-		}
-		return float32(v / (1 + math.Exp(-alpha*v)))
-	case model.GELU:
-		return float32(v * 0.5 * math.Erfc(-v/math.Sqrt2))
-	case model.GELUTanh:
-		return float32(0.5 * v * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v))))
 	case model.ReLU:
 		return max(x, 0)
-	case model.ReLUSquared:
-		return max(x, 0) * max(x, 0)
-	case model.Sigmoid:
-		return float32(1 / (1 + math.Exp(-v)))
 	case model.Tanh:
-		return float32(math.Tanh(v))
-	case model.XIELU:
-		p, n, beta, eps := float64(a.Alpha), float64(a.Beta), float64(a.Limit), float64(a.UpPlus)
-		if x > 0 {
-			return float32(p*v*v + beta*v)
-		}
-		return float32((math.Expm1(min(v, eps))-v)*n + beta*v)
+		return float32(math.Tanh(float64(x)))
 	}
-	panic(fmt.Sprintf("cpu: activation %d", a.Kind))
+	panic(fmt.Sprintf("cpu: activation %d", k))
 }
 
 // gated is what a gated product makes of a gate and its partner.
-func gated(a *model.Activation, gate, up float32) float32 {
-	if a.Kind == model.XIELU {
-		return activate(a, gate) * up
+func gated(f *function, gate, up float32) float32 {
+	if f.Limit > 0 {
+		gate, up = min(gate, f.Limit), min(max(up, -f.Limit), f.Limit)
 	}
-	if a.Limit > 0 {
-		gate, up = min(gate, a.Limit), min(max(up, -a.Limit), a.Limit)
-	}
-	return activate(a, gate) * (up + a.UpPlus)
+	return f.of(gate) * (up + f.UpPlus)
 }
 
 // plainSiLU reports whether a is the activation for which tiers have kernels.
@@ -63,7 +38,7 @@ func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Ac
 	}
 	d.MatMul(scratch, w, src)
 	y, quantize := d.produced(dst)
-	d.eachRow(rowJob{op: gateRow, dst: y, src: d.view(scratch), act: a, quantize: quantize}, d.rows(dst), 8*dst.Width)
+	d.eachRow(rowJob{op: gateRow, dst: y, src: d.view(scratch), act: functionOf(a, true), quantize: quantize}, d.rows(dst), 8*dst.Width)
 }
 
 func gateRow(j *rowJob, r int) {
@@ -73,13 +48,16 @@ func gateRow(j *rowJob, r int) {
 }
 
 // gate writes act(gate)*up.
-func (d *Device) gate(y, gate, up []float32, a *model.Activation) {
-	if plainSiLU(*a) {
+func (d *Device) gate(y, gate, up []float32, f *function) {
+	switch {
+	case plainSiLU(f.Activation):
 		d.impl.gate(y, gate, up)
-		return
-	}
-	for i, g := range gate[:len(y)] {
-		y[i] = gated(a, g, up[i])
+	case !f.loop:
+		d.impl.apply(y, gate, up, f)
+	default:
+		for i, g := range gate[:len(y)] {
+			y[i] = gated(f, g, up[i])
+		}
 	}
 }
 
@@ -90,14 +68,11 @@ func (d *Device) Activate(dst, src model.Act, a model.Activation) {
 	}
 	x := d.view(src)
 	y, quantize := d.produced(dst)
-	d.eachRow(rowJob{op: activateRow, dst: y, src: x, act: a, quantize: quantize}, d.rows(dst), 16*dst.Width)
+	d.eachRow(rowJob{op: activateRow, dst: y, src: x, act: functionOf(a, false), quantize: quantize}, d.rows(dst), 4*dst.Width)
 }
 
 func activateRow(j *rowJob, r int) {
-	y := j.dst.row(r)
-	for i, x := range j.src.row(r) {
-		y[i] = activate(&j.act, x)
-	}
+	j.d.impl.apply(j.dst.row(r), j.src.row(r), nil, &j.act)
 	j.finish(r)
 }
 
@@ -108,17 +83,17 @@ func (d *Device) Gate(dst, src, gate model.Act, a model.Activation) {
 	}
 	x, g := d.view(src), d.view(gate)
 	y, quantize := d.produced(dst)
-	d.eachRow(rowJob{op: mulRow, dst: y, src: x, gate: g, act: a, quantize: quantize}, d.rows(dst), 16*dst.Width)
+	d.eachRow(rowJob{op: mulRow, dst: y, src: x, gate: g, act: functionOf(a, false), quantize: quantize}, d.rows(dst), 4*dst.Width)
 }
 
 func mulRow(j *rowJob, r int) {
 	y, x, g := j.dst.row(r), j.src.row(r), j.gate.row(r)
-	each := len(y) / len(g)
-	for i, v := range g {
-		by := activate(&j.act, v)
-		for k := i * each; k < (i+1)*each; k++ {
-			y[k] = x[k] * by
+	if each := len(y) / len(g); each > 1 {
+		for i, v := range g {
+			j.d.impl.scale(y[i*each:(i+1)*each], x[i*each:(i+1)*each], j.act.of(v))
 		}
+	} else {
+		j.d.impl.apply(y, g, x, &j.act)
 	}
 	j.finish(r)
 }

@@ -163,12 +163,21 @@ func (s *blockSpec) widenGeneric(dst, units []byte, n int) {
 	}
 }
 
-// fma32 is a*b+c, rounded once, as processors compute it. A float64 holds a*b exactly. If
-// its sum with c is not exact, it is rounded to odd: then rounding it a second time gives
-// what rounding once would (Boldo and Melquiond, "Emulation of FMA and correctly rounded
-// sums", 2008).
+// fma32 is a*b+c, rounded once, as processors compute it. A float64 holds a*b exactly. Its sum with c,
+// rounded, lies on the same side of each middle between two float32 as the sum itself, or on the middle:
+// only there, and among the smallest numbers, is it another matter how it was rounded.
 func fma32(a, b, c float32) float32 {
-	p, q := float64(a)*float64(b), float64(c)
+	s := float64(float64(a)*float64(b)) + float64(c)
+	if rest := math.Float64bits(s) & (1<<29 - 1); rest != 1<<28 && math.Abs(s) >= 0x1p-126 {
+		return float32(s)
+	}
+	return fmaOdd(float64(a)*float64(b), float64(c))
+}
+
+// fmaOdd is p+q as a float32. If the sum is not exact, it is rounded to odd: then rounding it a second
+// time gives what rounding once would (Boldo and Melquiond, "Emulation of FMA and correctly rounded
+// sums", 2008).
+func fmaOdd(p, q float64) float32 {
 	s := p + q
 	t := s - p
 	if rest := (p - (s - t)) + (q - t); rest != 0 && rest == rest {

@@ -124,6 +124,9 @@ func (d *Device) Memory() Memory {
 	return m
 }
 
+// WeightBytes is Memory().Weights.
+func (d *Device) WeightBytes() int64 { return d.weightMem.total }
+
 // Impl names the tier of instructions in use, one of Impls.
 func (d *Device) Impl() string { return d.impl.name }
 
@@ -172,9 +175,8 @@ type scratch struct {
 	value   []float32 // [ValueDim] of a value
 	offs    []int     // [maxTilesPerPass] tile offsets of one kernel call
 	ahead   []int     // [maxTilesPerPass] what it prefetches
-	head    []float32 // [headFloats] queries, keys and values of a recurrence
-	conv    []float32 // [convColumns] a row of a convolution
-	ones    []float32 // [convColumns] of 1
+	head    []float32 // [headFloats] queries and keys of a recurrence
+	conv    []float32 // [maxConv-1+stateRows, convColumns] rows of a convolution
 	edge    []float32 // [rows of a kernel, 16] results of a tile that is not full
 	chunk   []float32 // [draftRows, stride of draftTiles tiles] results of a chunk of the head
 	blocks  []byte    // a tile's blocks, expanded

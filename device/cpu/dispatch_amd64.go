@@ -45,6 +45,8 @@ func native() []*impl {
 			scale:       scaleTail(scaleAVX512),
 			pick:        sampler.Kernels{Near: nearAVX512},
 			attention:   attentionAVX512,
+			pointwise:   pointwiseTail(pointwiseAVX512),
+			recurrent:   recurrentAVX512,
 		}
 		if x.HasAVX2 && x.HasFMA && x.HasF16C { // VPDPBUSD is what makes 512 bits worth it
 			base.blocks = blocksAVX2()
@@ -91,6 +93,8 @@ func native() []*impl {
 			blend:       blendTail(blendAVX2),
 			scale:       scaleTail(scaleAVX2),
 			attention:   attentionAVX2,
+			pointwise:   pointwiseTail(pointwiseAVX2),
+			recurrent:   recurrentAVX2,
 		}
 		base.blocks = blocksAVX2()
 		if x.HasAVXVNNI {

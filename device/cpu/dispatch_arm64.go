@@ -36,6 +36,8 @@ func native() []*impl {
 		blend:       blendTail(blendNEON),
 		scale:       scaleTail(scaleNEON),
 		attention:   attentionGeneric(),
+		pointwise:   pointwiseTail(pointwiseNEON),
+		recurrent:   recurrentNEON,
 	}
 	base.expSum, base.expSumScaled, base.absMax, base.prefetch = expSumNEON, expSumScaledNEON, absMaxNEON, prefetchNEON
 	for f := F32; f <= BF16; f++ {

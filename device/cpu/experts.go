@@ -91,6 +91,12 @@ func (d *Device) Experts(dst, src, logits model.Act, m *model.Experts) {
 	e.n = 0
 }
 
+// ExpertRows is how many rows of the last Experts chose an expert: what a benchmark asks, and what
+// the operation has listed anyway.
+func (d *Device) ExpertRows(expert int) int {
+	return int(d.experts.starts[expert+1] - d.experts.starts[expert])
+}
+
 // compute adds what the experts of a wave make of their rows of x.
 func (d *Device) compute(m *model.Experts, y, x view) {
 	e := &d.experts
@@ -107,7 +113,7 @@ func (d *Device) compute(m *model.Experts, y, x view) {
 		op = activateRow
 	}
 	to, quantize = d.produced(mid)
-	d.eachRow(rowJob{op: op, dst: to, src: d.view(both), act: m.Act, quantize: quantize}, e.n, 8*m.Inner)
+	d.eachRow(rowJob{op: op, dst: to, src: d.view(both), act: functionOf(m.Act, !m.Plain), quantize: quantize}, e.n, 8*m.Inner)
 	d.multiplyGroup(e.wave, out, mid, m.Down, m.Inner, y.width)
 	d.eachRow(rowJob{op: sumRow, dst: y, src: d.view(out), weighted: !m.ScoreInput}, e.total, e.topK*y.width)
 }

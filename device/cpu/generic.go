@@ -24,6 +24,8 @@ func generic() *impl {
 		quantizeAll: quantizeWhole(largestGeneric, roundGeneric),
 		blocks:      blocksGeneric(),
 		attention:   attentionGeneric(),
+		pointwise:   pointwiseGeneric(),
+		recurrent:   recurrentGeneric(),
 	}
 	for f := Q8; f <= W8A8; f++ {
 		im.dot[f] = make([]dotFunc, genericRows+1)

@@ -284,6 +284,81 @@ func blendAVX512(y, x []float32, a, b float32)
 //go:noescape
 func scaleAVX512(y, x []float32, s float32)
 
+// expEachAVX512 is pointwise exp, len(y) a multiple of 16.
+//
+//go:noescape
+func expEachAVX512(y, x, u []float32, p *[4]float32)
+
+// sigmoidEachAVX512 is pointwise sigmoid, len(y) a multiple of 16.
+//
+//go:noescape
+func sigmoidEachAVX512(y, x, u []float32, p *[4]float32)
+
+// siluEachAVX512 is pointwise silu, len(y) a multiple of 16.
+//
+//go:noescape
+func siluEachAVX512(y, x, u []float32, p *[4]float32)
+
+// swigluEachAVX512 is pointwise swiglu, len(y) a multiple of 16.
+//
+//go:noescape
+func swigluEachAVX512(y, x, u []float32, p *[4]float32)
+
+// softplusEachAVX512 is pointwise softplus, len(y) a multiple of 16.
+//
+//go:noescape
+func softplusEachAVX512(y, x, u []float32, p *[4]float32)
+
+// geluEachAVX512 is pointwise gelu, len(y) a multiple of 16.
+//
+//go:noescape
+func geluEachAVX512(y, x, u []float32, p *[4]float32)
+
+// geluTanhEachAVX512 is pointwise geluTanh, len(y) a multiple of 16.
+//
+//go:noescape
+func geluTanhEachAVX512(y, x, u []float32, p *[4]float32)
+
+// reluSquaredEachAVX512 is pointwise reluSquared, len(y) a multiple of 16.
+//
+//go:noescape
+func reluSquaredEachAVX512(y, x, u []float32, p *[4]float32)
+
+// xieluEachAVX512 is pointwise xielu, len(y) a multiple of 16.
+//
+//go:noescape
+func xieluEachAVX512(y, x, u []float32, p *[4]float32)
+
+// squaresAVX512 is recurrent.squares.
+//
+//go:noescape
+func squaresAVX512(x []float32) float32
+
+// convAVX512 is recurrent.conv, len(y) a multiple of 16.
+//
+//go:noescape
+func convAVX512(y, rows, w []float32, width int)
+
+// delta16AVX512 is recurrent.delta.
+//
+//go:noescape
+func delta16AVX512(y, v, to, from, decay, forget, k, q []float32, beta float32)
+
+// delta32AVX512 is recurrent.delta.
+//
+//go:noescape
+func delta32AVX512(y, v, to, from, decay, forget, k, q []float32, beta float32)
+
+// scan16AVX512 is recurrent.scan.
+//
+//go:noescape
+func scan16AVX512(y, x, to, from, b, c []float32, decay, skip float32)
+
+// scan32AVX512 is recurrent.scan.
+//
+//go:noescape
+func scan32AVX512(y, x, to, from, b, c []float32, decay, skip float32)
+
 // scoresF32x1AVX512 is dotKernels.scores of F32 for 1 rows of x, 4 tiles at once.
 //
 //go:noescape
@@ -3074,6 +3149,81 @@ func blendAVX2(y, x []float32, a, b float32)
 //go:noescape
 func scaleAVX2(y, x []float32, s float32)
 
+// expEachAVX2 is pointwise exp, len(y) a multiple of 16.
+//
+//go:noescape
+func expEachAVX2(y, x, u []float32, p *[4]float32)
+
+// sigmoidEachAVX2 is pointwise sigmoid, len(y) a multiple of 16.
+//
+//go:noescape
+func sigmoidEachAVX2(y, x, u []float32, p *[4]float32)
+
+// siluEachAVX2 is pointwise silu, len(y) a multiple of 16.
+//
+//go:noescape
+func siluEachAVX2(y, x, u []float32, p *[4]float32)
+
+// swigluEachAVX2 is pointwise swiglu, len(y) a multiple of 16.
+//
+//go:noescape
+func swigluEachAVX2(y, x, u []float32, p *[4]float32)
+
+// softplusEachAVX2 is pointwise softplus, len(y) a multiple of 16.
+//
+//go:noescape
+func softplusEachAVX2(y, x, u []float32, p *[4]float32)
+
+// geluEachAVX2 is pointwise gelu, len(y) a multiple of 16.
+//
+//go:noescape
+func geluEachAVX2(y, x, u []float32, p *[4]float32)
+
+// geluTanhEachAVX2 is pointwise geluTanh, len(y) a multiple of 16.
+//
+//go:noescape
+func geluTanhEachAVX2(y, x, u []float32, p *[4]float32)
+
+// reluSquaredEachAVX2 is pointwise reluSquared, len(y) a multiple of 16.
+//
+//go:noescape
+func reluSquaredEachAVX2(y, x, u []float32, p *[4]float32)
+
+// xieluEachAVX2 is pointwise xielu, len(y) a multiple of 16.
+//
+//go:noescape
+func xieluEachAVX2(y, x, u []float32, p *[4]float32)
+
+// squaresAVX2 is recurrent.squares.
+//
+//go:noescape
+func squaresAVX2(x []float32) float32
+
+// convAVX2 is recurrent.conv, len(y) a multiple of 16.
+//
+//go:noescape
+func convAVX2(y, rows, w []float32, width int)
+
+// delta16AVX2 is recurrent.delta.
+//
+//go:noescape
+func delta16AVX2(y, v, to, from, decay, forget, k, q []float32, beta float32)
+
+// delta32AVX2 is recurrent.delta.
+//
+//go:noescape
+func delta32AVX2(y, v, to, from, decay, forget, k, q []float32, beta float32)
+
+// scan16AVX2 is recurrent.scan.
+//
+//go:noescape
+func scan16AVX2(y, x, to, from, b, c []float32, decay, skip float32)
+
+// scan32AVX2 is recurrent.scan.
+//
+//go:noescape
+func scan32AVX2(y, x, to, from, b, c []float32, decay, skip float32)
+
 // scoresF32x1AVX2 is dotKernels.scores of F32 for 1 rows of x, 1 tiles at once.
 //
 //go:noescape
@@ -4562,6 +4712,10 @@ var mulAVX512 = [BF16 + 1][]mulFunc{
 
 var mulFP8AVX512 = []mulFunc{nil, mulFP8x1AVX512, mulFP8x2AVX512, mulFP8x3AVX512, mulFP8x4AVX512, mulFP8x5AVX512, mulFP8x6AVX512, mulFP8x7AVX512, mulFP8x8AVX512, mulFP8x9AVX512, mulFP8x10AVX512, mulFP8x11AVX512, mulFP8x12AVX512}
 
+var pointwiseAVX512 = [pointwiseKinds]pointwiseFunc{expEachAVX512, sigmoidEachAVX512, siluEachAVX512, swigluEachAVX512, softplusEachAVX512, geluEachAVX512, geluTanhEachAVX512, reluSquaredEachAVX512, xieluEachAVX512}
+
+var recurrentAVX512 = recurrent{squares: squaresAVX512, conv: convAVX512, delta: [stateParts + 1]deltaFunc{nil, delta16AVX512, delta32AVX512}, scan: [stateParts + 1]scanFunc{nil, scan16AVX512, scan32AVX512}}
+
 var dotsF32AVX512 = dotKernels{
 	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
 	scores: []scoresFunc{nil, scoresF32x1AVX512, scoresF32x2AVX512, scoresF32x3AVX512, scoresF32x4AVX512, scoresF32x5AVX512, scoresF32x6AVX512, scoresF32x7AVX512, scoresF32x8AVX512, scoresF32x9AVX512, scoresF32x10AVX512, scoresF32x11AVX512, scoresF32x12AVX512},
@@ -4680,6 +4834,10 @@ var mulAVX2 = [BF16 + 1][]mulFunc{
 }
 
 var mulFP8AVX2 = []mulFunc{nil, mulFP8x1AVX2, mulFP8x2AVX2}
+
+var pointwiseAVX2 = [pointwiseKinds]pointwiseFunc{expEachAVX2, sigmoidEachAVX2, siluEachAVX2, swigluEachAVX2, softplusEachAVX2, geluEachAVX2, geluTanhEachAVX2, reluSquaredEachAVX2, xieluEachAVX2}
+
+var recurrentAVX2 = recurrent{squares: squaresAVX2, conv: convAVX2, delta: [stateParts + 1]deltaFunc{nil, delta16AVX2, delta32AVX2}, scan: [stateParts + 1]scanFunc{nil, scan16AVX2, scan32AVX2}}
 
 var dotsF32AVX2 = dotKernels{
 	tiles:  []int{0, 1, 1, 1, 1, 1, 1},

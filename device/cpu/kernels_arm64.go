@@ -314,6 +314,81 @@ func prefetchNEON(kv []byte, at []int, n int)
 //go:noescape
 func absMaxNEON(x []float32) float32
 
+// expEachNEON is pointwise exp, len(y) a multiple of 16.
+//
+//go:noescape
+func expEachNEON(y, x, u []float32, p *[4]float32)
+
+// sigmoidEachNEON is pointwise sigmoid, len(y) a multiple of 16.
+//
+//go:noescape
+func sigmoidEachNEON(y, x, u []float32, p *[4]float32)
+
+// siluEachNEON is pointwise silu, len(y) a multiple of 16.
+//
+//go:noescape
+func siluEachNEON(y, x, u []float32, p *[4]float32)
+
+// swigluEachNEON is pointwise swiglu, len(y) a multiple of 16.
+//
+//go:noescape
+func swigluEachNEON(y, x, u []float32, p *[4]float32)
+
+// softplusEachNEON is pointwise softplus, len(y) a multiple of 16.
+//
+//go:noescape
+func softplusEachNEON(y, x, u []float32, p *[4]float32)
+
+// geluEachNEON is pointwise gelu, len(y) a multiple of 16.
+//
+//go:noescape
+func geluEachNEON(y, x, u []float32, p *[4]float32)
+
+// geluTanhEachNEON is pointwise geluTanh, len(y) a multiple of 16.
+//
+//go:noescape
+func geluTanhEachNEON(y, x, u []float32, p *[4]float32)
+
+// reluSquaredEachNEON is pointwise reluSquared, len(y) a multiple of 16.
+//
+//go:noescape
+func reluSquaredEachNEON(y, x, u []float32, p *[4]float32)
+
+// xieluEachNEON is pointwise xielu, len(y) a multiple of 16.
+//
+//go:noescape
+func xieluEachNEON(y, x, u []float32, p *[4]float32)
+
+// squaresNEON is recurrent.squares.
+//
+//go:noescape
+func squaresNEON(x []float32) float32
+
+// convNEON is recurrent.conv, len(y) a multiple of 16.
+//
+//go:noescape
+func convNEON(y, rows, w []float32, width int)
+
+// delta16NEON is recurrent.delta.
+//
+//go:noescape
+func delta16NEON(y, v, to, from, decay, forget, k, q []float32, beta float32)
+
+// delta32NEON is recurrent.delta.
+//
+//go:noescape
+func delta32NEON(y, v, to, from, decay, forget, k, q []float32, beta float32)
+
+// scan16NEON is recurrent.scan.
+//
+//go:noescape
+func scan16NEON(y, x, to, from, b, c []float32, decay, skip float32)
+
+// scan32NEON is recurrent.scan.
+//
+//go:noescape
+func scan32NEON(y, x, to, from, b, c []float32, decay, skip float32)
+
 // expandQ41NEON is blockKernels.expand for Q41.
 //
 //go:noescape
@@ -462,6 +537,10 @@ var dotI8MM = [W8A8 + 1][]dotFunc{
 	Q4:   {nil, dotQ4x1NEON, dotQ4x2NEON, dotQ4x3NEON},
 	W8A8: {nil, dotW8A8x1I8MMNEON, dotW8A8x2I8MMNEON, dotW8A8x3I8MMNEON},
 }
+
+var pointwiseNEON = [pointwiseKinds]pointwiseFunc{expEachNEON, sigmoidEachNEON, siluEachNEON, swigluEachNEON, softplusEachNEON, geluEachNEON, geluTanhEachNEON, reluSquaredEachNEON, xieluEachNEON}
+
+var recurrentNEON = recurrent{squares: squaresNEON, conv: convNEON, delta: [stateParts + 1]deltaFunc{nil, delta16NEON, delta32NEON}, scan: [stateParts + 1]scanFunc{nil, scan16NEON, scan32NEON}}
 
 var expandNEON = [lastBlocks - firstBlocks + 1]unitFunc{
 	Q41 - firstBlocks:   expandQ41NEON,

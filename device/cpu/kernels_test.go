@@ -166,6 +166,15 @@ func TestAtPageEnd(t *testing.T) {
 			im.rotate(floats(n), floats(n), floats(n), floats(n))
 			im.blend(floats(n), floats(n), 1, 1)
 			im.scale(floats(n), floats(n), 1)
+			for k := range im.pointwise {
+				im.pointwise[k](floats(n), floats(n), floats(n), new([4]float32))
+			}
+			im.sum(floats(n))
+			im.convOf(n)(floats(n), floats(3*n), floats(4*n), 3)
+			if n <= stateColumns {
+				im.deltaOf(n)(floats(n), floats(n), floats(5*n), floats(5*n), floats(5), floats(5), floats(5), floats(5), 1)
+				im.scanOf(n)(floats(n), floats(n), floats(5*n), floats(5*n), floats(5), floats(5), 1, 1)
+			}
 			if n%rowsPerTile == 0 {
 				im.max(floats(n))
 			}

@@ -16,6 +16,7 @@ type param struct {
 	linear linear
 	embed  embedding
 	vec    []float32
+	turned []float32 // of a convolution: see turn
 }
 
 // linear is a linear layer: matrices below each other, one for each run of stacked tensors

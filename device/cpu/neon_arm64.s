@@ -14828,6 +14828,2539 @@ done:
 	FMOVS F0, ret+24(FP)
 	RET
 
+DATA expLiterals<>+0(SB)/4, $0xc2ae0000
+DATA expLiterals<>+4(SB)/4, $0x32a57060
+DATA expLiterals<>+8(SB)/4, $0x392385a5
+DATA expLiterals<>+12(SB)/4, $0x3aafb93b
+DATA expLiterals<>+16(SB)/4, $0x3c1d9387
+DATA expLiterals<>+20(SB)/4, $0x3d635739
+DATA expLiterals<>+24(SB)/4, $0x3e75fdf1
+DATA expLiterals<>+28(SB)/4, $0x3f317219
+DATA expLiterals<>+32(SB)/4, $0x3f800000
+DATA expLiterals<>+36(SB)/4, $0x3fb8aa3b
+DATA expLiterals<>+40(SB)/4, $0x42ae0000
+GLOBL expLiterals<>(SB), RODATA|NOPTR, $44
+
+// func expEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·expEachNEON(SB), NOSPLIT, $0-80
+	MOVD $expLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c921 // ld1r {v1.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c922 // ld1r {v2.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c923 // ld1r {v3.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c924 // ld1r {v4.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c925 // ld1r {v5.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c926 // ld1r {v6.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c927 // ld1r {v7.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c928 // ld1r {v8.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c929 // ld1r {v9.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92a // ld1r {v10.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $expLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc0016b // ldr q11, [x11]
+	WORD $0x4e2bf40c // fmax v12.4s, v0.4s, v11.4s
+	WORD $0x4eacf54b // fmin v11.4s, v10.4s, v12.4s
+	WORD $0x6e29dd6c // fmul v12.4s, v11.4s, v9.4s
+	WORD $0x4e21898d // frintn v13.4s, v12.4s
+	WORD $0x4eadd58e // fsub v14.4s, v12.4s, v13.4s
+	WORD $0x6ea0f98f // fneg v15.4s, v12.4s
+	WORD $0x4e29cd6f // fmla v15.4s, v11.4s, v9.4s
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x4e21cd6c // fmla v12.4s, v11.4s, v1.4s
+	WORD $0x4e2cd5cf // fadd v15.4s, v14.4s, v12.4s
+	WORD $0x4ea31c6c // mov v12.16b, v3.16b
+	WORD $0x4e2fcc4c // fmla v12.4s, v2.4s, v15.4s
+	WORD $0x4ea41c8e // mov v14.16b, v4.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x4e2fcdcc // fmla v12.4s, v14.4s, v15.4s
+	WORD $0x4ea61cce // mov v14.16b, v6.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4ea71cec // mov v12.16b, v7.16b
+	WORD $0x4e2fcdcc // fmla v12.4s, v14.4s, v15.4s
+	WORD $0x4ea81d0e // mov v14.16b, v8.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4e21a9af // fcvtns v15.4s, v13.4s
+	WORD $0x4f3755ef // shl v15.4s, v15.4s, #23
+	WORD $0x4eae85ef // add v15.4s, v15.4s, v14.4s
+	CBZ R5, alone0
+	WORD $0x3dc0018d // ldr q13, [x12]
+	WORD $0x6e2dddef // fmul v15.4s, v15.4s, v13.4s
+alone0:
+	WORD $0x3d80014f // str q15, [x10]
+	WORD $0x3dc0056f // ldr q15, [x11, #16]
+	WORD $0x4e2ff40d // fmax v13.4s, v0.4s, v15.4s
+	WORD $0x4eadf54f // fmin v15.4s, v10.4s, v13.4s
+	WORD $0x6e29dded // fmul v13.4s, v15.4s, v9.4s
+	WORD $0x4e2189ae // frintn v14.4s, v13.4s
+	WORD $0x4eaed5ac // fsub v12.4s, v13.4s, v14.4s
+	WORD $0x6ea0f9ab // fneg v11.4s, v13.4s
+	WORD $0x4e29cdeb // fmla v11.4s, v15.4s, v9.4s
+	WORD $0x4eab1d6d // mov v13.16b, v11.16b
+	WORD $0x4e21cded // fmla v13.4s, v15.4s, v1.4s
+	WORD $0x4e2dd58b // fadd v11.4s, v12.4s, v13.4s
+	WORD $0x4ea31c6d // mov v13.16b, v3.16b
+	WORD $0x4e2bcc4d // fmla v13.4s, v2.4s, v11.4s
+	WORD $0x4ea41c8c // mov v12.16b, v4.16b
+	WORD $0x4e2bcdac // fmla v12.4s, v13.4s, v11.4s
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x4e2bcd8d // fmla v13.4s, v12.4s, v11.4s
+	WORD $0x4ea61ccc // mov v12.16b, v6.16b
+	WORD $0x4e2bcdac // fmla v12.4s, v13.4s, v11.4s
+	WORD $0x4ea71ced // mov v13.16b, v7.16b
+	WORD $0x4e2bcd8d // fmla v13.4s, v12.4s, v11.4s
+	WORD $0x4ea81d0c // mov v12.16b, v8.16b
+	WORD $0x4e2bcdac // fmla v12.4s, v13.4s, v11.4s
+	WORD $0x4e21a9cb // fcvtns v11.4s, v14.4s
+	WORD $0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD $0x4eac856b // add v11.4s, v11.4s, v12.4s
+	CBZ R5, alone1
+	WORD $0x3dc0058e // ldr q14, [x12, #16]
+	WORD $0x6e2edd6b // fmul v11.4s, v11.4s, v14.4s
+alone1:
+	WORD $0x3d80054b // str q11, [x10, #16]
+	WORD $0x3dc0096b // ldr q11, [x11, #32]
+	WORD $0x4e2bf40e // fmax v14.4s, v0.4s, v11.4s
+	WORD $0x4eaef54b // fmin v11.4s, v10.4s, v14.4s
+	WORD $0x6e29dd6e // fmul v14.4s, v11.4s, v9.4s
+	WORD $0x4e2189cc // frintn v12.4s, v14.4s
+	WORD $0x4eacd5cd // fsub v13.4s, v14.4s, v12.4s
+	WORD $0x6ea0f9cf // fneg v15.4s, v14.4s
+	WORD $0x4e29cd6f // fmla v15.4s, v11.4s, v9.4s
+	WORD $0x4eaf1dee // mov v14.16b, v15.16b
+	WORD $0x4e21cd6e // fmla v14.4s, v11.4s, v1.4s
+	WORD $0x4e2ed5af // fadd v15.4s, v13.4s, v14.4s
+	WORD $0x4ea31c6e // mov v14.16b, v3.16b
+	WORD $0x4e2fcc4e // fmla v14.4s, v2.4s, v15.4s
+	WORD $0x4ea41c8d // mov v13.16b, v4.16b
+	WORD $0x4e2fcdcd // fmla v13.4s, v14.4s, v15.4s
+	WORD $0x4ea51cae // mov v14.16b, v5.16b
+	WORD $0x4e2fcdae // fmla v14.4s, v13.4s, v15.4s
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x4e2fcdcd // fmla v13.4s, v14.4s, v15.4s
+	WORD $0x4ea71cee // mov v14.16b, v7.16b
+	WORD $0x4e2fcdae // fmla v14.4s, v13.4s, v15.4s
+	WORD $0x4ea81d0d // mov v13.16b, v8.16b
+	WORD $0x4e2fcdcd // fmla v13.4s, v14.4s, v15.4s
+	WORD $0x4e21a98f // fcvtns v15.4s, v12.4s
+	WORD $0x4f3755ef // shl v15.4s, v15.4s, #23
+	WORD $0x4ead85ef // add v15.4s, v15.4s, v13.4s
+	CBZ R5, alone2
+	WORD $0x3dc0098c // ldr q12, [x12, #32]
+	WORD $0x6e2cddef // fmul v15.4s, v15.4s, v12.4s
+alone2:
+	WORD $0x3d80094f // str q15, [x10, #32]
+	WORD $0x3dc00d6f // ldr q15, [x11, #48]
+	WORD $0x4e2ff40c // fmax v12.4s, v0.4s, v15.4s
+	WORD $0x4eacf54f // fmin v15.4s, v10.4s, v12.4s
+	WORD $0x6e29ddec // fmul v12.4s, v15.4s, v9.4s
+	WORD $0x4e21898d // frintn v13.4s, v12.4s
+	WORD $0x4eadd58e // fsub v14.4s, v12.4s, v13.4s
+	WORD $0x6ea0f98b // fneg v11.4s, v12.4s
+	WORD $0x4e29cdeb // fmla v11.4s, v15.4s, v9.4s
+	WORD $0x4eab1d6c // mov v12.16b, v11.16b
+	WORD $0x4e21cdec // fmla v12.4s, v15.4s, v1.4s
+	WORD $0x4e2cd5cb // fadd v11.4s, v14.4s, v12.4s
+	WORD $0x4ea31c6c // mov v12.16b, v3.16b
+	WORD $0x4e2bcc4c // fmla v12.4s, v2.4s, v11.4s
+	WORD $0x4ea41c8e // mov v14.16b, v4.16b
+	WORD $0x4e2bcd8e // fmla v14.4s, v12.4s, v11.4s
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x4e2bcdcc // fmla v12.4s, v14.4s, v11.4s
+	WORD $0x4ea61cce // mov v14.16b, v6.16b
+	WORD $0x4e2bcd8e // fmla v14.4s, v12.4s, v11.4s
+	WORD $0x4ea71cec // mov v12.16b, v7.16b
+	WORD $0x4e2bcdcc // fmla v12.4s, v14.4s, v11.4s
+	WORD $0x4ea81d0e // mov v14.16b, v8.16b
+	WORD $0x4e2bcd8e // fmla v14.4s, v12.4s, v11.4s
+	WORD $0x4e21a9ab // fcvtns v11.4s, v13.4s
+	WORD $0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD $0x4eae856b // add v11.4s, v11.4s, v14.4s
+	CBZ R5, alone3
+	WORD $0x3dc00d8d // ldr q13, [x12, #48]
+	WORD $0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
+alone3:
+	WORD $0x3d800d4b // str q11, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+DATA sigmoidLiterals<>+0(SB)/4, $0xc2ae0000
+DATA sigmoidLiterals<>+4(SB)/4, $0xbfb8aa3b
+DATA sigmoidLiterals<>+8(SB)/4, $0xb2a57060
+DATA sigmoidLiterals<>+12(SB)/4, $0x392385a5
+DATA sigmoidLiterals<>+16(SB)/4, $0x3aafb93b
+DATA sigmoidLiterals<>+20(SB)/4, $0x3c1d9387
+DATA sigmoidLiterals<>+24(SB)/4, $0x3d635739
+DATA sigmoidLiterals<>+28(SB)/4, $0x3e75fdf1
+DATA sigmoidLiterals<>+32(SB)/4, $0x3f317219
+DATA sigmoidLiterals<>+36(SB)/4, $0x3f800000
+DATA sigmoidLiterals<>+40(SB)/4, $0x42ae0000
+GLOBL sigmoidLiterals<>(SB), RODATA|NOPTR, $44
+
+// func sigmoidEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·sigmoidEachNEON(SB), NOSPLIT, $0-80
+	MOVD $sigmoidLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c921 // ld1r {v1.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c922 // ld1r {v2.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c923 // ld1r {v3.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c924 // ld1r {v4.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c925 // ld1r {v5.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c926 // ld1r {v6.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c927 // ld1r {v7.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c928 // ld1r {v8.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c929 // ld1r {v9.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92a // ld1r {v10.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $sigmoidLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc0016b // ldr q11, [x11]
+	WORD $0x4e2bf40c // fmax v12.4s, v0.4s, v11.4s
+	WORD $0x4eacf54b // fmin v11.4s, v10.4s, v12.4s
+	WORD $0x6e21dd6c // fmul v12.4s, v11.4s, v1.4s
+	WORD $0x4e21898d // frintn v13.4s, v12.4s
+	WORD $0x4eadd58e // fsub v14.4s, v12.4s, v13.4s
+	WORD $0x6ea0f98f // fneg v15.4s, v12.4s
+	WORD $0x4e21cd6f // fmla v15.4s, v11.4s, v1.4s
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x4e22cd6c // fmla v12.4s, v11.4s, v2.4s
+	WORD $0x4e2cd5cf // fadd v15.4s, v14.4s, v12.4s
+	WORD $0x4ea41c8c // mov v12.16b, v4.16b
+	WORD $0x4e2fcc6c // fmla v12.4s, v3.4s, v15.4s
+	WORD $0x4ea51cae // mov v14.16b, v5.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4ea61ccc // mov v12.16b, v6.16b
+	WORD $0x4e2fcdcc // fmla v12.4s, v14.4s, v15.4s
+	WORD $0x4ea71cee // mov v14.16b, v7.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4ea81d0c // mov v12.16b, v8.16b
+	WORD $0x4e2fcdcc // fmla v12.4s, v14.4s, v15.4s
+	WORD $0x4ea91d2e // mov v14.16b, v9.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4e21a9af // fcvtns v15.4s, v13.4s
+	WORD $0x4f3755ef // shl v15.4s, v15.4s, #23
+	WORD $0x4eae85ef // add v15.4s, v15.4s, v14.4s
+	WORD $0x4e2fd52d // fadd v13.4s, v9.4s, v15.4s
+	WORD $0x6e2dfd2f // fdiv v15.4s, v9.4s, v13.4s
+	CBZ R5, alone0
+	WORD $0x3dc0018d // ldr q13, [x12]
+	WORD $0x6e2dddef // fmul v15.4s, v15.4s, v13.4s
+alone0:
+	WORD $0x3d80014f // str q15, [x10]
+	WORD $0x3dc0056f // ldr q15, [x11, #16]
+	WORD $0x4e2ff40d // fmax v13.4s, v0.4s, v15.4s
+	WORD $0x4eadf54f // fmin v15.4s, v10.4s, v13.4s
+	WORD $0x6e21dded // fmul v13.4s, v15.4s, v1.4s
+	WORD $0x4e2189ae // frintn v14.4s, v13.4s
+	WORD $0x4eaed5ac // fsub v12.4s, v13.4s, v14.4s
+	WORD $0x6ea0f9ab // fneg v11.4s, v13.4s
+	WORD $0x4e21cdeb // fmla v11.4s, v15.4s, v1.4s
+	WORD $0x4eab1d6d // mov v13.16b, v11.16b
+	WORD $0x4e22cded // fmla v13.4s, v15.4s, v2.4s
+	WORD $0x4e2dd58b // fadd v11.4s, v12.4s, v13.4s
+	WORD $0x4ea41c8d // mov v13.16b, v4.16b
+	WORD $0x4e2bcc6d // fmla v13.4s, v3.4s, v11.4s
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x4e2bcdac // fmla v12.4s, v13.4s, v11.4s
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x4e2bcd8d // fmla v13.4s, v12.4s, v11.4s
+	WORD $0x4ea71cec // mov v12.16b, v7.16b
+	WORD $0x4e2bcdac // fmla v12.4s, v13.4s, v11.4s
+	WORD $0x4ea81d0d // mov v13.16b, v8.16b
+	WORD $0x4e2bcd8d // fmla v13.4s, v12.4s, v11.4s
+	WORD $0x4ea91d2c // mov v12.16b, v9.16b
+	WORD $0x4e2bcdac // fmla v12.4s, v13.4s, v11.4s
+	WORD $0x4e21a9cb // fcvtns v11.4s, v14.4s
+	WORD $0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD $0x4eac856b // add v11.4s, v11.4s, v12.4s
+	WORD $0x4e2bd52e // fadd v14.4s, v9.4s, v11.4s
+	WORD $0x6e2efd2b // fdiv v11.4s, v9.4s, v14.4s
+	CBZ R5, alone1
+	WORD $0x3dc0058e // ldr q14, [x12, #16]
+	WORD $0x6e2edd6b // fmul v11.4s, v11.4s, v14.4s
+alone1:
+	WORD $0x3d80054b // str q11, [x10, #16]
+	WORD $0x3dc0096b // ldr q11, [x11, #32]
+	WORD $0x4e2bf40e // fmax v14.4s, v0.4s, v11.4s
+	WORD $0x4eaef54b // fmin v11.4s, v10.4s, v14.4s
+	WORD $0x6e21dd6e // fmul v14.4s, v11.4s, v1.4s
+	WORD $0x4e2189cc // frintn v12.4s, v14.4s
+	WORD $0x4eacd5cd // fsub v13.4s, v14.4s, v12.4s
+	WORD $0x6ea0f9cf // fneg v15.4s, v14.4s
+	WORD $0x4e21cd6f // fmla v15.4s, v11.4s, v1.4s
+	WORD $0x4eaf1dee // mov v14.16b, v15.16b
+	WORD $0x4e22cd6e // fmla v14.4s, v11.4s, v2.4s
+	WORD $0x4e2ed5af // fadd v15.4s, v13.4s, v14.4s
+	WORD $0x4ea41c8e // mov v14.16b, v4.16b
+	WORD $0x4e2fcc6e // fmla v14.4s, v3.4s, v15.4s
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x4e2fcdcd // fmla v13.4s, v14.4s, v15.4s
+	WORD $0x4ea61cce // mov v14.16b, v6.16b
+	WORD $0x4e2fcdae // fmla v14.4s, v13.4s, v15.4s
+	WORD $0x4ea71ced // mov v13.16b, v7.16b
+	WORD $0x4e2fcdcd // fmla v13.4s, v14.4s, v15.4s
+	WORD $0x4ea81d0e // mov v14.16b, v8.16b
+	WORD $0x4e2fcdae // fmla v14.4s, v13.4s, v15.4s
+	WORD $0x4ea91d2d // mov v13.16b, v9.16b
+	WORD $0x4e2fcdcd // fmla v13.4s, v14.4s, v15.4s
+	WORD $0x4e21a98f // fcvtns v15.4s, v12.4s
+	WORD $0x4f3755ef // shl v15.4s, v15.4s, #23
+	WORD $0x4ead85ef // add v15.4s, v15.4s, v13.4s
+	WORD $0x4e2fd52c // fadd v12.4s, v9.4s, v15.4s
+	WORD $0x6e2cfd2f // fdiv v15.4s, v9.4s, v12.4s
+	CBZ R5, alone2
+	WORD $0x3dc0098c // ldr q12, [x12, #32]
+	WORD $0x6e2cddef // fmul v15.4s, v15.4s, v12.4s
+alone2:
+	WORD $0x3d80094f // str q15, [x10, #32]
+	WORD $0x3dc00d6f // ldr q15, [x11, #48]
+	WORD $0x4e2ff40c // fmax v12.4s, v0.4s, v15.4s
+	WORD $0x4eacf54f // fmin v15.4s, v10.4s, v12.4s
+	WORD $0x6e21ddec // fmul v12.4s, v15.4s, v1.4s
+	WORD $0x4e21898d // frintn v13.4s, v12.4s
+	WORD $0x4eadd58e // fsub v14.4s, v12.4s, v13.4s
+	WORD $0x6ea0f98b // fneg v11.4s, v12.4s
+	WORD $0x4e21cdeb // fmla v11.4s, v15.4s, v1.4s
+	WORD $0x4eab1d6c // mov v12.16b, v11.16b
+	WORD $0x4e22cdec // fmla v12.4s, v15.4s, v2.4s
+	WORD $0x4e2cd5cb // fadd v11.4s, v14.4s, v12.4s
+	WORD $0x4ea41c8c // mov v12.16b, v4.16b
+	WORD $0x4e2bcc6c // fmla v12.4s, v3.4s, v11.4s
+	WORD $0x4ea51cae // mov v14.16b, v5.16b
+	WORD $0x4e2bcd8e // fmla v14.4s, v12.4s, v11.4s
+	WORD $0x4ea61ccc // mov v12.16b, v6.16b
+	WORD $0x4e2bcdcc // fmla v12.4s, v14.4s, v11.4s
+	WORD $0x4ea71cee // mov v14.16b, v7.16b
+	WORD $0x4e2bcd8e // fmla v14.4s, v12.4s, v11.4s
+	WORD $0x4ea81d0c // mov v12.16b, v8.16b
+	WORD $0x4e2bcdcc // fmla v12.4s, v14.4s, v11.4s
+	WORD $0x4ea91d2e // mov v14.16b, v9.16b
+	WORD $0x4e2bcd8e // fmla v14.4s, v12.4s, v11.4s
+	WORD $0x4e21a9ab // fcvtns v11.4s, v13.4s
+	WORD $0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD $0x4eae856b // add v11.4s, v11.4s, v14.4s
+	WORD $0x4e2bd52d // fadd v13.4s, v9.4s, v11.4s
+	WORD $0x6e2dfd2b // fdiv v11.4s, v9.4s, v13.4s
+	CBZ R5, alone3
+	WORD $0x3dc00d8d // ldr q13, [x12, #48]
+	WORD $0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
+alone3:
+	WORD $0x3d800d4b // str q11, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+DATA siluLiterals<>+0(SB)/4, $0x392385a5
+DATA siluLiterals<>+4(SB)/4, $0x3aafb93b
+DATA siluLiterals<>+8(SB)/4, $0x3c1d9387
+DATA siluLiterals<>+12(SB)/4, $0x3d635739
+DATA siluLiterals<>+16(SB)/4, $0x3e75fdf1
+DATA siluLiterals<>+20(SB)/4, $0x3f317219
+DATA siluLiterals<>+24(SB)/4, $0x3f800000
+GLOBL siluLiterals<>(SB), RODATA|NOPTR, $28
+
+// func siluEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·siluEachNEON(SB), NOSPLIT, $0-80
+	MOVD $siluLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c921 // ld1r {v1.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c922 // ld1r {v2.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c923 // ld1r {v3.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c924 // ld1r {v4.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c925 // ld1r {v5.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c926 // ld1r {v6.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $siluLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	ADD $8, R16, R9
+	WORD $0x4d40c927 // ld1r {v7.4s}, [x9]
+	ADD $0, R16, R9
+	WORD $0x4d40c928 // ld1r {v8.4s}, [x9]
+	ADD $4, R16, R9
+	WORD $0x4d40c929 // ld1r {v9.4s}, [x9]
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc0016a // ldr q10, [x11]
+	WORD $0x6ea0f8eb // fneg v11.4s, v7.4s
+	WORD $0x4e2af56c // fmax v12.4s, v11.4s, v10.4s
+	WORD $0x4eacf4eb // fmin v11.4s, v7.4s, v12.4s
+	WORD $0x6e28dd6c // fmul v12.4s, v11.4s, v8.4s
+	WORD $0x4e21898d // frintn v13.4s, v12.4s
+	WORD $0x4eadd58e // fsub v14.4s, v12.4s, v13.4s
+	WORD $0x6ea0f98f // fneg v15.4s, v12.4s
+	WORD $0x4e28cd6f // fmla v15.4s, v11.4s, v8.4s
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x4e29cd6c // fmla v12.4s, v11.4s, v9.4s
+	WORD $0x4e2cd5cf // fadd v15.4s, v14.4s, v12.4s
+	WORD $0x4ea11c2c // mov v12.16b, v1.16b
+	WORD $0x4e2fcc0c // fmla v12.4s, v0.4s, v15.4s
+	WORD $0x4ea21c4e // mov v14.16b, v2.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4ea31c6c // mov v12.16b, v3.16b
+	WORD $0x4e2fcdcc // fmla v12.4s, v14.4s, v15.4s
+	WORD $0x4ea41c8e // mov v14.16b, v4.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x4e2fcdcc // fmla v12.4s, v14.4s, v15.4s
+	WORD $0x4ea61cce // mov v14.16b, v6.16b
+	WORD $0x4e2fcd8e // fmla v14.4s, v12.4s, v15.4s
+	WORD $0x4e21a9af // fcvtns v15.4s, v13.4s
+	WORD $0x4f3755ef // shl v15.4s, v15.4s, #23
+	WORD $0x4eae85ef // add v15.4s, v15.4s, v14.4s
+	WORD $0x4e2fd4cd // fadd v13.4s, v6.4s, v15.4s
+	WORD $0x6e2dfd4f // fdiv v15.4s, v10.4s, v13.4s
+	CBZ R5, alone0
+	WORD $0x3dc0018d // ldr q13, [x12]
+	WORD $0x6e2dddef // fmul v15.4s, v15.4s, v13.4s
+alone0:
+	WORD $0x3d80014f // str q15, [x10]
+	WORD $0x3dc0056f // ldr q15, [x11, #16]
+	WORD $0x6ea0f8ed // fneg v13.4s, v7.4s
+	WORD $0x4e2ff5aa // fmax v10.4s, v13.4s, v15.4s
+	WORD $0x4eaaf4ed // fmin v13.4s, v7.4s, v10.4s
+	WORD $0x6e28ddaa // fmul v10.4s, v13.4s, v8.4s
+	WORD $0x4e21894e // frintn v14.4s, v10.4s
+	WORD $0x4eaed54c // fsub v12.4s, v10.4s, v14.4s
+	WORD $0x6ea0f94b // fneg v11.4s, v10.4s
+	WORD $0x4e28cdab // fmla v11.4s, v13.4s, v8.4s
+	WORD $0x4eab1d6a // mov v10.16b, v11.16b
+	WORD $0x4e29cdaa // fmla v10.4s, v13.4s, v9.4s
+	WORD $0x4e2ad58b // fadd v11.4s, v12.4s, v10.4s
+	WORD $0x4ea11c2a // mov v10.16b, v1.16b
+	WORD $0x4e2bcc0a // fmla v10.4s, v0.4s, v11.4s
+	WORD $0x4ea21c4c // mov v12.16b, v2.16b
+	WORD $0x4e2bcd4c // fmla v12.4s, v10.4s, v11.4s
+	WORD $0x4ea31c6a // mov v10.16b, v3.16b
+	WORD $0x4e2bcd8a // fmla v10.4s, v12.4s, v11.4s
+	WORD $0x4ea41c8c // mov v12.16b, v4.16b
+	WORD $0x4e2bcd4c // fmla v12.4s, v10.4s, v11.4s
+	WORD $0x4ea51caa // mov v10.16b, v5.16b
+	WORD $0x4e2bcd8a // fmla v10.4s, v12.4s, v11.4s
+	WORD $0x4ea61ccc // mov v12.16b, v6.16b
+	WORD $0x4e2bcd4c // fmla v12.4s, v10.4s, v11.4s
+	WORD $0x4e21a9cb // fcvtns v11.4s, v14.4s
+	WORD $0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD $0x4eac856b // add v11.4s, v11.4s, v12.4s
+	WORD $0x4e2bd4ce // fadd v14.4s, v6.4s, v11.4s
+	WORD $0x6e2efdeb // fdiv v11.4s, v15.4s, v14.4s
+	CBZ R5, alone1
+	WORD $0x3dc0058e // ldr q14, [x12, #16]
+	WORD $0x6e2edd6b // fmul v11.4s, v11.4s, v14.4s
+alone1:
+	WORD $0x3d80054b // str q11, [x10, #16]
+	WORD $0x3dc0096b // ldr q11, [x11, #32]
+	WORD $0x6ea0f8ee // fneg v14.4s, v7.4s
+	WORD $0x4e2bf5cf // fmax v15.4s, v14.4s, v11.4s
+	WORD $0x4eaff4ee // fmin v14.4s, v7.4s, v15.4s
+	WORD $0x6e28ddcf // fmul v15.4s, v14.4s, v8.4s
+	WORD $0x4e2189ec // frintn v12.4s, v15.4s
+	WORD $0x4eacd5ea // fsub v10.4s, v15.4s, v12.4s
+	WORD $0x6ea0f9ed // fneg v13.4s, v15.4s
+	WORD $0x4e28cdcd // fmla v13.4s, v14.4s, v8.4s
+	WORD $0x4ead1daf // mov v15.16b, v13.16b
+	WORD $0x4e29cdcf // fmla v15.4s, v14.4s, v9.4s
+	WORD $0x4e2fd54d // fadd v13.4s, v10.4s, v15.4s
+	WORD $0x4ea11c2f // mov v15.16b, v1.16b
+	WORD $0x4e2dcc0f // fmla v15.4s, v0.4s, v13.4s
+	WORD $0x4ea21c4a // mov v10.16b, v2.16b
+	WORD $0x4e2dcdea // fmla v10.4s, v15.4s, v13.4s
+	WORD $0x4ea31c6f // mov v15.16b, v3.16b
+	WORD $0x4e2dcd4f // fmla v15.4s, v10.4s, v13.4s
+	WORD $0x4ea41c8a // mov v10.16b, v4.16b
+	WORD $0x4e2dcdea // fmla v10.4s, v15.4s, v13.4s
+	WORD $0x4ea51caf // mov v15.16b, v5.16b
+	WORD $0x4e2dcd4f // fmla v15.4s, v10.4s, v13.4s
+	WORD $0x4ea61cca // mov v10.16b, v6.16b
+	WORD $0x4e2dcdea // fmla v10.4s, v15.4s, v13.4s
+	WORD $0x4e21a98d // fcvtns v13.4s, v12.4s
+	WORD $0x4f3755ad // shl v13.4s, v13.4s, #23
+	WORD $0x4eaa85ad // add v13.4s, v13.4s, v10.4s
+	WORD $0x4e2dd4cc // fadd v12.4s, v6.4s, v13.4s
+	WORD $0x6e2cfd6d // fdiv v13.4s, v11.4s, v12.4s
+	CBZ R5, alone2
+	WORD $0x3dc0098c // ldr q12, [x12, #32]
+	WORD $0x6e2cddad // fmul v13.4s, v13.4s, v12.4s
+alone2:
+	WORD $0x3d80094d // str q13, [x10, #32]
+	WORD $0x3dc00d6d // ldr q13, [x11, #48]
+	WORD $0x6ea0f8ec // fneg v12.4s, v7.4s
+	WORD $0x4e2df58b // fmax v11.4s, v12.4s, v13.4s
+	WORD $0x4eabf4ec // fmin v12.4s, v7.4s, v11.4s
+	WORD $0x6e28dd8b // fmul v11.4s, v12.4s, v8.4s
+	WORD $0x4e21896a // frintn v10.4s, v11.4s
+	WORD $0x4eaad56f // fsub v15.4s, v11.4s, v10.4s
+	WORD $0x6ea0f96e // fneg v14.4s, v11.4s
+	WORD $0x4e28cd8e // fmla v14.4s, v12.4s, v8.4s
+	WORD $0x4eae1dcb // mov v11.16b, v14.16b
+	WORD $0x4e29cd8b // fmla v11.4s, v12.4s, v9.4s
+	WORD $0x4e2bd5ee // fadd v14.4s, v15.4s, v11.4s
+	WORD $0x4ea11c2b // mov v11.16b, v1.16b
+	WORD $0x4e2ecc0b // fmla v11.4s, v0.4s, v14.4s
+	WORD $0x4ea21c4f // mov v15.16b, v2.16b
+	WORD $0x4e2ecd6f // fmla v15.4s, v11.4s, v14.4s
+	WORD $0x4ea31c6b // mov v11.16b, v3.16b
+	WORD $0x4e2ecdeb // fmla v11.4s, v15.4s, v14.4s
+	WORD $0x4ea41c8f // mov v15.16b, v4.16b
+	WORD $0x4e2ecd6f // fmla v15.4s, v11.4s, v14.4s
+	WORD $0x4ea51cab // mov v11.16b, v5.16b
+	WORD $0x4e2ecdeb // fmla v11.4s, v15.4s, v14.4s
+	WORD $0x4ea61ccf // mov v15.16b, v6.16b
+	WORD $0x4e2ecd6f // fmla v15.4s, v11.4s, v14.4s
+	WORD $0x4e21a94e // fcvtns v14.4s, v10.4s
+	WORD $0x4f3755ce // shl v14.4s, v14.4s, #23
+	WORD $0x4eaf85ce // add v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ed4ca // fadd v10.4s, v6.4s, v14.4s
+	WORD $0x6e2afdae // fdiv v14.4s, v13.4s, v10.4s
+	CBZ R5, alone3
+	WORD $0x3dc00d8a // ldr q10, [x12, #48]
+	WORD $0x6e2addce // fmul v14.4s, v14.4s, v10.4s
+alone3:
+	WORD $0x3d800d4e // str q14, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+DATA swigluLiterals<>+0(SB)/4, $0x392385a5
+DATA swigluLiterals<>+4(SB)/4, $0x3aafb93b
+DATA swigluLiterals<>+8(SB)/4, $0x3c1d9387
+DATA swigluLiterals<>+12(SB)/4, $0x3d635739
+DATA swigluLiterals<>+16(SB)/4, $0x3e75fdf1
+DATA swigluLiterals<>+20(SB)/4, $0x3f317219
+DATA swigluLiterals<>+24(SB)/4, $0x3f800000
+GLOBL swigluLiterals<>(SB), RODATA|NOPTR, $28
+
+// func swigluEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·swigluEachNEON(SB), NOSPLIT, $0-80
+	MOVD $swigluLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c921 // ld1r {v1.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c922 // ld1r {v2.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c923 // ld1r {v3.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c924 // ld1r {v4.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c925 // ld1r {v5.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c926 // ld1r {v6.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $swigluLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	ADD $12, R16, R9
+	WORD $0x4d40c927 // ld1r {v7.4s}, [x9]
+	ADD $8, R16, R9
+	WORD $0x4d40c928 // ld1r {v8.4s}, [x9]
+	ADD $0, R16, R9
+	WORD $0x4d40c929 // ld1r {v9.4s}, [x9]
+	ADD $4, R16, R9
+	WORD $0x4d40c92a // ld1r {v10.4s}, [x9]
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc0016b // ldr q11, [x11]
+	WORD $0x4eabf4ec // fmin v12.4s, v7.4s, v11.4s
+	WORD $0x6ea0f90b // fneg v11.4s, v8.4s
+	WORD $0x4e2cf56d // fmax v13.4s, v11.4s, v12.4s
+	WORD $0x4eadf50b // fmin v11.4s, v8.4s, v13.4s
+	WORD $0x6e29dd6d // fmul v13.4s, v11.4s, v9.4s
+	WORD $0x4e2189ae // frintn v14.4s, v13.4s
+	WORD $0x4eaed5af // fsub v15.4s, v13.4s, v14.4s
+	WORD $0x6ea0f9b0 // fneg v16.4s, v13.4s
+	WORD $0x4e29cd70 // fmla v16.4s, v11.4s, v9.4s
+	WORD $0x4eb01e0d // mov v13.16b, v16.16b
+	WORD $0x4e2acd6d // fmla v13.4s, v11.4s, v10.4s
+	WORD $0x4e2dd5f0 // fadd v16.4s, v15.4s, v13.4s
+	WORD $0x4ea11c2d // mov v13.16b, v1.16b
+	WORD $0x4e30cc0d // fmla v13.4s, v0.4s, v16.4s
+	WORD $0x4ea21c4f // mov v15.16b, v2.16b
+	WORD $0x4e30cdaf // fmla v15.4s, v13.4s, v16.4s
+	WORD $0x4ea31c6d // mov v13.16b, v3.16b
+	WORD $0x4e30cded // fmla v13.4s, v15.4s, v16.4s
+	WORD $0x4ea41c8f // mov v15.16b, v4.16b
+	WORD $0x4e30cdaf // fmla v15.4s, v13.4s, v16.4s
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x4e30cded // fmla v13.4s, v15.4s, v16.4s
+	WORD $0x4ea61ccf // mov v15.16b, v6.16b
+	WORD $0x4e30cdaf // fmla v15.4s, v13.4s, v16.4s
+	WORD $0x4e21a9d0 // fcvtns v16.4s, v14.4s
+	WORD $0x4f375610 // shl v16.4s, v16.4s, #23
+	WORD $0x4eaf8610 // add v16.4s, v16.4s, v15.4s
+	WORD $0x4e30d4ce // fadd v14.4s, v6.4s, v16.4s
+	WORD $0x6e2efd90 // fdiv v16.4s, v12.4s, v14.4s
+	WORD $0x6ea0f8ee // fneg v14.4s, v7.4s
+	WORD $0x3dc0018c // ldr q12, [x12]
+	WORD $0x4e2cf5cf // fmax v15.4s, v14.4s, v12.4s
+	WORD $0x4eaff4ec // fmin v12.4s, v7.4s, v15.4s
+	WORD $0x4e2cd4cf // fadd v15.4s, v6.4s, v12.4s
+	WORD $0x6e2fde0c // fmul v12.4s, v16.4s, v15.4s
+	WORD $0x3d80014c // str q12, [x10]
+	WORD $0x3dc0056c // ldr q12, [x11, #16]
+	WORD $0x4eacf4ef // fmin v15.4s, v7.4s, v12.4s
+	WORD $0x6ea0f90c // fneg v12.4s, v8.4s
+	WORD $0x4e2ff590 // fmax v16.4s, v12.4s, v15.4s
+	WORD $0x4eb0f50c // fmin v12.4s, v8.4s, v16.4s
+	WORD $0x6e29dd90 // fmul v16.4s, v12.4s, v9.4s
+	WORD $0x4e218a0e // frintn v14.4s, v16.4s
+	WORD $0x4eaed60d // fsub v13.4s, v16.4s, v14.4s
+	WORD $0x6ea0fa0b // fneg v11.4s, v16.4s
+	WORD $0x4e29cd8b // fmla v11.4s, v12.4s, v9.4s
+	WORD $0x4eab1d70 // mov v16.16b, v11.16b
+	WORD $0x4e2acd90 // fmla v16.4s, v12.4s, v10.4s
+	WORD $0x4e30d5ab // fadd v11.4s, v13.4s, v16.4s
+	WORD $0x4ea11c30 // mov v16.16b, v1.16b
+	WORD $0x4e2bcc10 // fmla v16.4s, v0.4s, v11.4s
+	WORD $0x4ea21c4d // mov v13.16b, v2.16b
+	WORD $0x4e2bce0d // fmla v13.4s, v16.4s, v11.4s
+	WORD $0x4ea31c70 // mov v16.16b, v3.16b
+	WORD $0x4e2bcdb0 // fmla v16.4s, v13.4s, v11.4s
+	WORD $0x4ea41c8d // mov v13.16b, v4.16b
+	WORD $0x4e2bce0d // fmla v13.4s, v16.4s, v11.4s
+	WORD $0x4ea51cb0 // mov v16.16b, v5.16b
+	WORD $0x4e2bcdb0 // fmla v16.4s, v13.4s, v11.4s
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x4e2bce0d // fmla v13.4s, v16.4s, v11.4s
+	WORD $0x4e21a9cb // fcvtns v11.4s, v14.4s
+	WORD $0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD $0x4ead856b // add v11.4s, v11.4s, v13.4s
+	WORD $0x4e2bd4ce // fadd v14.4s, v6.4s, v11.4s
+	WORD $0x6e2efdeb // fdiv v11.4s, v15.4s, v14.4s
+	WORD $0x6ea0f8ee // fneg v14.4s, v7.4s
+	WORD $0x3dc0058f // ldr q15, [x12, #16]
+	WORD $0x4e2ff5cd // fmax v13.4s, v14.4s, v15.4s
+	WORD $0x4eadf4ef // fmin v15.4s, v7.4s, v13.4s
+	WORD $0x4e2fd4cd // fadd v13.4s, v6.4s, v15.4s
+	WORD $0x6e2ddd6f // fmul v15.4s, v11.4s, v13.4s
+	WORD $0x3d80054f // str q15, [x10, #16]
+	WORD $0x3dc0096f // ldr q15, [x11, #32]
+	WORD $0x4eaff4ed // fmin v13.4s, v7.4s, v15.4s
+	WORD $0x6ea0f90f // fneg v15.4s, v8.4s
+	WORD $0x4e2df5eb // fmax v11.4s, v15.4s, v13.4s
+	WORD $0x4eabf50f // fmin v15.4s, v8.4s, v11.4s
+	WORD $0x6e29ddeb // fmul v11.4s, v15.4s, v9.4s
+	WORD $0x4e21896e // frintn v14.4s, v11.4s
+	WORD $0x4eaed570 // fsub v16.4s, v11.4s, v14.4s
+	WORD $0x6ea0f96c // fneg v12.4s, v11.4s
+	WORD $0x4e29cdec // fmla v12.4s, v15.4s, v9.4s
+	WORD $0x4eac1d8b // mov v11.16b, v12.16b
+	WORD $0x4e2acdeb // fmla v11.4s, v15.4s, v10.4s
+	WORD $0x4e2bd60c // fadd v12.4s, v16.4s, v11.4s
+	WORD $0x4ea11c2b // mov v11.16b, v1.16b
+	WORD $0x4e2ccc0b // fmla v11.4s, v0.4s, v12.4s
+	WORD $0x4ea21c50 // mov v16.16b, v2.16b
+	WORD $0x4e2ccd70 // fmla v16.4s, v11.4s, v12.4s
+	WORD $0x4ea31c6b // mov v11.16b, v3.16b
+	WORD $0x4e2cce0b // fmla v11.4s, v16.4s, v12.4s
+	WORD $0x4ea41c90 // mov v16.16b, v4.16b
+	WORD $0x4e2ccd70 // fmla v16.4s, v11.4s, v12.4s
+	WORD $0x4ea51cab // mov v11.16b, v5.16b
+	WORD $0x4e2cce0b // fmla v11.4s, v16.4s, v12.4s
+	WORD $0x4ea61cd0 // mov v16.16b, v6.16b
+	WORD $0x4e2ccd70 // fmla v16.4s, v11.4s, v12.4s
+	WORD $0x4e21a9cc // fcvtns v12.4s, v14.4s
+	WORD $0x4f37558c // shl v12.4s, v12.4s, #23
+	WORD $0x4eb0858c // add v12.4s, v12.4s, v16.4s
+	WORD $0x4e2cd4ce // fadd v14.4s, v6.4s, v12.4s
+	WORD $0x6e2efdac // fdiv v12.4s, v13.4s, v14.4s
+	WORD $0x6ea0f8ee // fneg v14.4s, v7.4s
+	WORD $0x3dc0098d // ldr q13, [x12, #32]
+	WORD $0x4e2df5d0 // fmax v16.4s, v14.4s, v13.4s
+	WORD $0x4eb0f4ed // fmin v13.4s, v7.4s, v16.4s
+	WORD $0x4e2dd4d0 // fadd v16.4s, v6.4s, v13.4s
+	WORD $0x6e30dd8d // fmul v13.4s, v12.4s, v16.4s
+	WORD $0x3d80094d // str q13, [x10, #32]
+	WORD $0x3dc00d6d // ldr q13, [x11, #48]
+	WORD $0x4eadf4f0 // fmin v16.4s, v7.4s, v13.4s
+	WORD $0x6ea0f90d // fneg v13.4s, v8.4s
+	WORD $0x4e30f5ac // fmax v12.4s, v13.4s, v16.4s
+	WORD $0x4eacf50d // fmin v13.4s, v8.4s, v12.4s
+	WORD $0x6e29ddac // fmul v12.4s, v13.4s, v9.4s
+	WORD $0x4e21898e // frintn v14.4s, v12.4s
+	WORD $0x4eaed58b // fsub v11.4s, v12.4s, v14.4s
+	WORD $0x6ea0f98f // fneg v15.4s, v12.4s
+	WORD $0x4e29cdaf // fmla v15.4s, v13.4s, v9.4s
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x4e2acdac // fmla v12.4s, v13.4s, v10.4s
+	WORD $0x4e2cd56f // fadd v15.4s, v11.4s, v12.4s
+	WORD $0x4ea11c2c // mov v12.16b, v1.16b
+	WORD $0x4e2fcc0c // fmla v12.4s, v0.4s, v15.4s
+	WORD $0x4ea21c4b // mov v11.16b, v2.16b
+	WORD $0x4e2fcd8b // fmla v11.4s, v12.4s, v15.4s
+	WORD $0x4ea31c6c // mov v12.16b, v3.16b
+	WORD $0x4e2fcd6c // fmla v12.4s, v11.4s, v15.4s
+	WORD $0x4ea41c8b // mov v11.16b, v4.16b
+	WORD $0x4e2fcd8b // fmla v11.4s, v12.4s, v15.4s
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x4e2fcd6c // fmla v12.4s, v11.4s, v15.4s
+	WORD $0x4ea61ccb // mov v11.16b, v6.16b
+	WORD $0x4e2fcd8b // fmla v11.4s, v12.4s, v15.4s
+	WORD $0x4e21a9cf // fcvtns v15.4s, v14.4s
+	WORD $0x4f3755ef // shl v15.4s, v15.4s, #23
+	WORD $0x4eab85ef // add v15.4s, v15.4s, v11.4s
+	WORD $0x4e2fd4ce // fadd v14.4s, v6.4s, v15.4s
+	WORD $0x6e2efe0f // fdiv v15.4s, v16.4s, v14.4s
+	WORD $0x6ea0f8ee // fneg v14.4s, v7.4s
+	WORD $0x3dc00d90 // ldr q16, [x12, #48]
+	WORD $0x4e30f5cb // fmax v11.4s, v14.4s, v16.4s
+	WORD $0x4eabf4f0 // fmin v16.4s, v7.4s, v11.4s
+	WORD $0x4e30d4cb // fadd v11.4s, v6.4s, v16.4s
+	WORD $0x6e2bddf0 // fmul v16.4s, v15.4s, v11.4s
+	WORD $0x3d800d50 // str q16, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+DATA softplusLiterals<>+0(SB)/4, $0xbfb8aa3b
+DATA softplusLiterals<>+4(SB)/4, $0xb2a57060
+DATA softplusLiterals<>+8(SB)/4, $0x00000000
+DATA softplusLiterals<>+12(SB)/4, $0x392385a5
+DATA softplusLiterals<>+16(SB)/4, $0x3aafb93b
+DATA softplusLiterals<>+20(SB)/4, $0x3c1d9387
+DATA softplusLiterals<>+24(SB)/4, $0x3d635739
+DATA softplusLiterals<>+28(SB)/4, $0x3e75fdf1
+DATA softplusLiterals<>+32(SB)/4, $0x3e8f606e
+DATA softplusLiterals<>+36(SB)/4, $0x3e8f632c
+DATA softplusLiterals<>+40(SB)/4, $0x3ecce8e3
+DATA softplusLiterals<>+44(SB)/4, $0x3f2aaa81
+DATA softplusLiterals<>+48(SB)/4, $0x3f317219
+DATA softplusLiterals<>+52(SB)/4, $0x3f800000
+DATA softplusLiterals<>+56(SB)/4, $0x40000000
+DATA softplusLiterals<>+60(SB)/4, $0x42ae0000
+GLOBL softplusLiterals<>(SB), RODATA|NOPTR, $64
+
+// func softplusEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·softplusEachNEON(SB), NOSPLIT, $0-80
+	MOVD $softplusLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c921 // ld1r {v1.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c922 // ld1r {v2.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c923 // ld1r {v3.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c924 // ld1r {v4.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c925 // ld1r {v5.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c926 // ld1r {v6.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c927 // ld1r {v7.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c928 // ld1r {v8.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c929 // ld1r {v9.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92a // ld1r {v10.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92b // ld1r {v11.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92c // ld1r {v12.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92d // ld1r {v13.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92e // ld1r {v14.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92f // ld1r {v15.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $softplusLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x6eb0e451 // fcmgt v17.4s, v2.4s, v16.4s
+	WORD $0x6e701c51 // bsl v17.16b, v2.16b, v16.16b
+	WORD $0x4ea0fa12 // fabs v18.4s, v16.4s
+	WORD $0x4eb2f5f0 // fmin v16.4s, v15.4s, v18.4s
+	WORD $0x6e20de12 // fmul v18.4s, v16.4s, v0.4s
+	WORD $0x4e218a53 // frintn v19.4s, v18.4s
+	WORD $0x4eb3d654 // fsub v20.4s, v18.4s, v19.4s
+	WORD $0x6ea0fa55 // fneg v21.4s, v18.4s
+	WORD $0x4e20ce15 // fmla v21.4s, v16.4s, v0.4s
+	WORD $0x4eb51eb2 // mov v18.16b, v21.16b
+	WORD $0x4e21ce12 // fmla v18.4s, v16.4s, v1.4s
+	WORD $0x4e32d695 // fadd v21.4s, v20.4s, v18.4s
+	WORD $0x4ea41c92 // mov v18.16b, v4.16b
+	WORD $0x4e35cc72 // fmla v18.4s, v3.4s, v21.4s
+	WORD $0x4ea51cb4 // mov v20.16b, v5.16b
+	WORD $0x4e35ce54 // fmla v20.4s, v18.4s, v21.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e35ce92 // fmla v18.4s, v20.4s, v21.4s
+	WORD $0x4ea71cf4 // mov v20.16b, v7.16b
+	WORD $0x4e35ce54 // fmla v20.4s, v18.4s, v21.4s
+	WORD $0x4eac1d92 // mov v18.16b, v12.16b
+	WORD $0x4e35ce92 // fmla v18.4s, v20.4s, v21.4s
+	WORD $0x4ead1db4 // mov v20.16b, v13.16b
+	WORD $0x4e35ce54 // fmla v20.4s, v18.4s, v21.4s
+	WORD $0x4e21aa75 // fcvtns v21.4s, v19.4s
+	WORD $0x4f3756b5 // shl v21.4s, v21.4s, #23
+	WORD $0x4eb486b5 // add v21.4s, v21.4s, v20.4s
+	WORD $0x4e35d5d3 // fadd v19.4s, v14.4s, v21.4s
+	WORD $0x6e33feb4 // fdiv v20.4s, v21.4s, v19.4s
+	WORD $0x6e34de93 // fmul v19.4s, v20.4s, v20.4s
+	WORD $0x6e33de95 // fmul v21.4s, v20.4s, v19.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e33cd32 // fmla v18.4s, v9.4s, v19.4s
+	WORD $0x4eaa1d50 // mov v16.16b, v10.16b
+	WORD $0x4e33ce50 // fmla v16.4s, v18.4s, v19.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e33ce12 // fmla v18.4s, v16.4s, v19.4s
+	WORD $0x4e34d693 // fadd v19.4s, v20.4s, v20.4s
+	WORD $0x4eb31e74 // mov v20.16b, v19.16b
+	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
+	WORD $0x4e34d633 // fadd v19.4s, v17.4s, v20.4s
+	CBZ R5, alone0
+	WORD $0x3dc00194 // ldr q20, [x12]
+	WORD $0x6e34de73 // fmul v19.4s, v19.4s, v20.4s
+alone0:
+	WORD $0x3d800153 // str q19, [x10]
+	WORD $0x3dc00573 // ldr q19, [x11, #16]
+	WORD $0x6eb3e454 // fcmgt v20.4s, v2.4s, v19.4s
+	WORD $0x6e731c54 // bsl v20.16b, v2.16b, v19.16b
+	WORD $0x4ea0fa71 // fabs v17.4s, v19.4s
+	WORD $0x4eb1f5f3 // fmin v19.4s, v15.4s, v17.4s
+	WORD $0x6e20de71 // fmul v17.4s, v19.4s, v0.4s
+	WORD $0x4e218a32 // frintn v18.4s, v17.4s
+	WORD $0x4eb2d635 // fsub v21.4s, v17.4s, v18.4s
+	WORD $0x6ea0fa30 // fneg v16.4s, v17.4s
+	WORD $0x4e20ce70 // fmla v16.4s, v19.4s, v0.4s
+	WORD $0x4eb01e11 // mov v17.16b, v16.16b
+	WORD $0x4e21ce71 // fmla v17.4s, v19.4s, v1.4s
+	WORD $0x4e31d6b0 // fadd v16.4s, v21.4s, v17.4s
+	WORD $0x4ea41c91 // mov v17.16b, v4.16b
+	WORD $0x4e30cc71 // fmla v17.4s, v3.4s, v16.4s
+	WORD $0x4ea51cb5 // mov v21.16b, v5.16b
+	WORD $0x4e30ce35 // fmla v21.4s, v17.4s, v16.4s
+	WORD $0x4ea61cd1 // mov v17.16b, v6.16b
+	WORD $0x4e30ceb1 // fmla v17.4s, v21.4s, v16.4s
+	WORD $0x4ea71cf5 // mov v21.16b, v7.16b
+	WORD $0x4e30ce35 // fmla v21.4s, v17.4s, v16.4s
+	WORD $0x4eac1d91 // mov v17.16b, v12.16b
+	WORD $0x4e30ceb1 // fmla v17.4s, v21.4s, v16.4s
+	WORD $0x4ead1db5 // mov v21.16b, v13.16b
+	WORD $0x4e30ce35 // fmla v21.4s, v17.4s, v16.4s
+	WORD $0x4e21aa50 // fcvtns v16.4s, v18.4s
+	WORD $0x4f375610 // shl v16.4s, v16.4s, #23
+	WORD $0x4eb58610 // add v16.4s, v16.4s, v21.4s
+	WORD $0x4e30d5d2 // fadd v18.4s, v14.4s, v16.4s
+	WORD $0x6e32fe15 // fdiv v21.4s, v16.4s, v18.4s
+	WORD $0x6e35deb2 // fmul v18.4s, v21.4s, v21.4s
+	WORD $0x6e32deb0 // fmul v16.4s, v21.4s, v18.4s
+	WORD $0x4ea81d11 // mov v17.16b, v8.16b
+	WORD $0x4e32cd31 // fmla v17.4s, v9.4s, v18.4s
+	WORD $0x4eaa1d53 // mov v19.16b, v10.16b
+	WORD $0x4e32ce33 // fmla v19.4s, v17.4s, v18.4s
+	WORD $0x4eab1d71 // mov v17.16b, v11.16b
+	WORD $0x4e32ce71 // fmla v17.4s, v19.4s, v18.4s
+	WORD $0x4e35d6b2 // fadd v18.4s, v21.4s, v21.4s
+	WORD $0x4eb21e55 // mov v21.16b, v18.16b
+	WORD $0x4e31ce15 // fmla v21.4s, v16.4s, v17.4s
+	WORD $0x4e35d692 // fadd v18.4s, v20.4s, v21.4s
+	CBZ R5, alone1
+	WORD $0x3dc00595 // ldr q21, [x12, #16]
+	WORD $0x6e35de52 // fmul v18.4s, v18.4s, v21.4s
+alone1:
+	WORD $0x3d800552 // str q18, [x10, #16]
+	WORD $0x3dc00972 // ldr q18, [x11, #32]
+	WORD $0x6eb2e455 // fcmgt v21.4s, v2.4s, v18.4s
+	WORD $0x6e721c55 // bsl v21.16b, v2.16b, v18.16b
+	WORD $0x4ea0fa54 // fabs v20.4s, v18.4s
+	WORD $0x4eb4f5f2 // fmin v18.4s, v15.4s, v20.4s
+	WORD $0x6e20de54 // fmul v20.4s, v18.4s, v0.4s
+	WORD $0x4e218a91 // frintn v17.4s, v20.4s
+	WORD $0x4eb1d690 // fsub v16.4s, v20.4s, v17.4s
+	WORD $0x6ea0fa93 // fneg v19.4s, v20.4s
+	WORD $0x4e20ce53 // fmla v19.4s, v18.4s, v0.4s
+	WORD $0x4eb31e74 // mov v20.16b, v19.16b
+	WORD $0x4e21ce54 // fmla v20.4s, v18.4s, v1.4s
+	WORD $0x4e34d613 // fadd v19.4s, v16.4s, v20.4s
+	WORD $0x4ea41c94 // mov v20.16b, v4.16b
+	WORD $0x4e33cc74 // fmla v20.4s, v3.4s, v19.4s
+	WORD $0x4ea51cb0 // mov v16.16b, v5.16b
+	WORD $0x4e33ce90 // fmla v16.4s, v20.4s, v19.4s
+	WORD $0x4ea61cd4 // mov v20.16b, v6.16b
+	WORD $0x4e33ce14 // fmla v20.4s, v16.4s, v19.4s
+	WORD $0x4ea71cf0 // mov v16.16b, v7.16b
+	WORD $0x4e33ce90 // fmla v16.4s, v20.4s, v19.4s
+	WORD $0x4eac1d94 // mov v20.16b, v12.16b
+	WORD $0x4e33ce14 // fmla v20.4s, v16.4s, v19.4s
+	WORD $0x4ead1db0 // mov v16.16b, v13.16b
+	WORD $0x4e33ce90 // fmla v16.4s, v20.4s, v19.4s
+	WORD $0x4e21aa33 // fcvtns v19.4s, v17.4s
+	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
+	WORD $0x4eb08673 // add v19.4s, v19.4s, v16.4s
+	WORD $0x4e33d5d1 // fadd v17.4s, v14.4s, v19.4s
+	WORD $0x6e31fe70 // fdiv v16.4s, v19.4s, v17.4s
+	WORD $0x6e30de11 // fmul v17.4s, v16.4s, v16.4s
+	WORD $0x6e31de13 // fmul v19.4s, v16.4s, v17.4s
+	WORD $0x4ea81d14 // mov v20.16b, v8.16b
+	WORD $0x4e31cd34 // fmla v20.4s, v9.4s, v17.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e31ce92 // fmla v18.4s, v20.4s, v17.4s
+	WORD $0x4eab1d74 // mov v20.16b, v11.16b
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4e30d611 // fadd v17.4s, v16.4s, v16.4s
+	WORD $0x4eb11e30 // mov v16.16b, v17.16b
+	WORD $0x4e34ce70 // fmla v16.4s, v19.4s, v20.4s
+	WORD $0x4e30d6b1 // fadd v17.4s, v21.4s, v16.4s
+	CBZ R5, alone2
+	WORD $0x3dc00990 // ldr q16, [x12, #32]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+alone2:
+	WORD $0x3d800951 // str q17, [x10, #32]
+	WORD $0x3dc00d71 // ldr q17, [x11, #48]
+	WORD $0x6eb1e450 // fcmgt v16.4s, v2.4s, v17.4s
+	WORD $0x6e711c50 // bsl v16.16b, v2.16b, v17.16b
+	WORD $0x4ea0fa35 // fabs v21.4s, v17.4s
+	WORD $0x4eb5f5f1 // fmin v17.4s, v15.4s, v21.4s
+	WORD $0x6e20de35 // fmul v21.4s, v17.4s, v0.4s
+	WORD $0x4e218ab4 // frintn v20.4s, v21.4s
+	WORD $0x4eb4d6b3 // fsub v19.4s, v21.4s, v20.4s
+	WORD $0x6ea0fab2 // fneg v18.4s, v21.4s
+	WORD $0x4e20ce32 // fmla v18.4s, v17.4s, v0.4s
+	WORD $0x4eb21e55 // mov v21.16b, v18.16b
+	WORD $0x4e21ce35 // fmla v21.4s, v17.4s, v1.4s
+	WORD $0x4e35d672 // fadd v18.4s, v19.4s, v21.4s
+	WORD $0x4ea41c95 // mov v21.16b, v4.16b
+	WORD $0x4e32cc75 // fmla v21.4s, v3.4s, v18.4s
+	WORD $0x4ea51cb3 // mov v19.16b, v5.16b
+	WORD $0x4e32ceb3 // fmla v19.4s, v21.4s, v18.4s
+	WORD $0x4ea61cd5 // mov v21.16b, v6.16b
+	WORD $0x4e32ce75 // fmla v21.4s, v19.4s, v18.4s
+	WORD $0x4ea71cf3 // mov v19.16b, v7.16b
+	WORD $0x4e32ceb3 // fmla v19.4s, v21.4s, v18.4s
+	WORD $0x4eac1d95 // mov v21.16b, v12.16b
+	WORD $0x4e32ce75 // fmla v21.4s, v19.4s, v18.4s
+	WORD $0x4ead1db3 // mov v19.16b, v13.16b
+	WORD $0x4e32ceb3 // fmla v19.4s, v21.4s, v18.4s
+	WORD $0x4e21aa92 // fcvtns v18.4s, v20.4s
+	WORD $0x4f375652 // shl v18.4s, v18.4s, #23
+	WORD $0x4eb38652 // add v18.4s, v18.4s, v19.4s
+	WORD $0x4e32d5d4 // fadd v20.4s, v14.4s, v18.4s
+	WORD $0x6e34fe53 // fdiv v19.4s, v18.4s, v20.4s
+	WORD $0x6e33de74 // fmul v20.4s, v19.4s, v19.4s
+	WORD $0x6e34de72 // fmul v18.4s, v19.4s, v20.4s
+	WORD $0x4ea81d15 // mov v21.16b, v8.16b
+	WORD $0x4e34cd35 // fmla v21.4s, v9.4s, v20.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x4e34ceb1 // fmla v17.4s, v21.4s, v20.4s
+	WORD $0x4eab1d75 // mov v21.16b, v11.16b
+	WORD $0x4e34ce35 // fmla v21.4s, v17.4s, v20.4s
+	WORD $0x4e33d674 // fadd v20.4s, v19.4s, v19.4s
+	WORD $0x4eb41e93 // mov v19.16b, v20.16b
+	WORD $0x4e35ce53 // fmla v19.4s, v18.4s, v21.4s
+	WORD $0x4e33d614 // fadd v20.4s, v16.4s, v19.4s
+	CBZ R5, alone3
+	WORD $0x3dc00d93 // ldr q19, [x12, #48]
+	WORD $0x6e33de94 // fmul v20.4s, v20.4s, v19.4s
+alone3:
+	WORD $0x3d800d54 // str q20, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+DATA geluLiterals<>+0(SB)/4, $0xbf38aa3b
+DATA geluLiterals<>+4(SB)/4, $0xbecccccd
+DATA geluLiterals<>+8(SB)/4, $0xbdd6c918
+DATA geluLiterals<>+12(SB)/4, $0xbd10747e
+DATA geluLiterals<>+16(SB)/4, $0xbd01c2f2
+DATA geluLiterals<>+20(SB)/4, $0xbcf222cd
+DATA geluLiterals<>+24(SB)/4, $0xb2257060
+DATA geluLiterals<>+28(SB)/4, $0x00000000
+DATA geluLiterals<>+32(SB)/4, $0x392385a5
+DATA geluLiterals<>+36(SB)/4, $0x3aafb93b
+DATA geluLiterals<>+40(SB)/4, $0x3c1d9387
+DATA geluLiterals<>+44(SB)/4, $0x3ca83aae
+DATA geluLiterals<>+48(SB)/4, $0x3d047d23
+DATA geluLiterals<>+52(SB)/4, $0x3d635739
+DATA geluLiterals<>+56(SB)/4, $0x3d844f5a
+DATA geluLiterals<>+60(SB)/4, $0x3e583f6e
+DATA geluLiterals<>+64(SB)/4, $0x3e75fdf1
+DATA geluLiterals<>+68(SB)/4, $0x3e90b929
+DATA geluLiterals<>+72(SB)/4, $0x3eb1a3e9
+DATA geluLiterals<>+76(SB)/4, $0x3f000000
+DATA geluLiterals<>+80(SB)/4, $0x3f317219
+DATA geluLiterals<>+84(SB)/4, $0x3f800000
+DATA geluLiterals<>+88(SB)/4, $0x40200000
+DATA geluLiterals<>+92(SB)/4, $0x414e6666
+GLOBL geluLiterals<>(SB), RODATA|NOPTR, $96
+
+// func geluEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·geluEachNEON(SB), NOSPLIT, $0-80
+	MOVD $geluLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c921 // ld1r {v1.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c922 // ld1r {v2.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c923 // ld1r {v3.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c924 // ld1r {v4.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c925 // ld1r {v5.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c926 // ld1r {v6.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c927 // ld1r {v7.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c928 // ld1r {v8.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c929 // ld1r {v9.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92a // ld1r {v10.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92b // ld1r {v11.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92c // ld1r {v12.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92d // ld1r {v13.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92e // ld1r {v14.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92f // ld1r {v15.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c930 // ld1r {v16.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c931 // ld1r {v17.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c932 // ld1r {v18.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c933 // ld1r {v19.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $geluLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc00174 // ldr q20, [x11]
+	WORD $0x6eb4e4f5 // fcmgt v21.4s, v7.4s, v20.4s
+	WORD $0x6e741cf5 // bsl v21.16b, v7.16b, v20.16b
+	WORD $0x4ea0fa96 // fabs v22.4s, v20.4s
+	ADD $92, R14, R9
+	WORD $0x4d40c934 // ld1r {v20.4s}, [x9]
+	WORD $0x4eb6f697 // fmin v23.4s, v20.4s, v22.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c936 // ld1r {v22.4s}, [x9]
+	WORD $0x4e37d6d4 // fadd v20.4s, v22.4s, v23.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c936 // ld1r {v22.4s}, [x9]
+	WORD $0x6e34fed8 // fdiv v24.4s, v22.4s, v20.4s
+	WORD $0x4eb3d716 // fsub v22.4s, v24.4s, v19.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c939 // ld1r {v25.4s}, [x9]
+	WORD $0x4eb9d69a // fsub v26.4s, v20.4s, v25.4s
+	WORD $0x4ebad6f9 // fsub v25.4s, v23.4s, v26.4s
+	WORD $0x6e39df1a // fmul v26.4s, v24.4s, v25.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c939 // ld1r {v25.4s}, [x9]
+	WORD $0x6ea0fb3b // fneg v27.4s, v25.4s
+	WORD $0x4e34cf1b // fmla v27.4s, v24.4s, v20.4s
+	WORD $0x4e3bd754 // fadd v20.4s, v26.4s, v27.4s
+	WORD $0x6e38de9b // fmul v27.4s, v20.4s, v24.4s
+	WORD $0x6e21df74 // fmul v20.4s, v27.4s, v1.4s
+	WORD $0x4e34d6db // fadd v27.4s, v22.4s, v20.4s
+	WORD $0x4ea41c96 // mov v22.16b, v4.16b
+	WORD $0x4e3bcd96 // fmla v22.4s, v12.4s, v27.4s
+	WORD $0x4ea31c7a // mov v26.16b, v3.16b
+	WORD $0x4e3bceda // fmla v26.4s, v22.4s, v27.4s
+	WORD $0x4eae1dd6 // mov v22.16b, v14.16b
+	WORD $0x4e3bcf56 // fmla v22.4s, v26.4s, v27.4s
+	WORD $0x4eab1d7a // mov v26.16b, v11.16b
+	WORD $0x4e3bceda // fmla v26.4s, v22.4s, v27.4s
+	WORD $0x4ea21c56 // mov v22.16b, v2.16b
+	WORD $0x4e3bcf56 // fmla v22.4s, v26.4s, v27.4s
+	WORD $0x4ea51cba // mov v26.16b, v5.16b
+	WORD $0x4e3bceda // fmla v26.4s, v22.4s, v27.4s
+	WORD $0x4eaf1df6 // mov v22.16b, v15.16b
+	WORD $0x4e3bcf56 // fmla v22.4s, v26.4s, v27.4s
+	WORD $0x4eb21e5a // mov v26.16b, v18.16b
+	WORD $0x4e3bceda // fmla v26.4s, v22.4s, v27.4s
+	WORD $0x4eb11e36 // mov v22.16b, v17.16b
+	WORD $0x4e3bcf56 // fmla v22.4s, v26.4s, v27.4s
+	WORD $0x6e36de9b // fmul v27.4s, v20.4s, v22.4s
+	WORD $0x4ebb1f74 // mov v20.16b, v27.16b
+	WORD $0x4e36cf14 // fmla v20.4s, v24.4s, v22.4s
+	WORD $0x6e37defb // fmul v27.4s, v23.4s, v23.4s
+	WORD $0x6e20df76 // fmul v22.4s, v27.4s, v0.4s
+	WORD $0x4e218ad8 // frintn v24.4s, v22.4s
+	WORD $0x4eb8d6da // fsub v26.4s, v22.4s, v24.4s
+	WORD $0x6ea0fb79 // fneg v25.4s, v27.4s
+	WORD $0x4e37cef9 // fmla v25.4s, v23.4s, v23.4s
+	WORD $0x6ea0fadc // fneg v28.4s, v22.4s
+	WORD $0x4e20cf7c // fmla v28.4s, v27.4s, v0.4s
+	WORD $0x4ebc1f96 // mov v22.16b, v28.16b
+	WORD $0x4e20cf36 // fmla v22.4s, v25.4s, v0.4s
+	WORD $0x4eb61edc // mov v28.16b, v22.16b
+	WORD $0x4e26cf7c // fmla v28.4s, v27.4s, v6.4s
+	WORD $0x4e3cd756 // fadd v22.4s, v26.4s, v28.4s
+	WORD $0x4ea91d3c // mov v28.16b, v9.16b
+	WORD $0x4e36cd1c // fmla v28.4s, v8.4s, v22.4s
+	WORD $0x4eaa1d5a // mov v26.16b, v10.16b
+	WORD $0x4e36cf9a // fmla v26.4s, v28.4s, v22.4s
+	WORD $0x4ead1dbc // mov v28.16b, v13.16b
+	WORD $0x4e36cf5c // fmla v28.4s, v26.4s, v22.4s
+	WORD $0x4eb01e1a // mov v26.16b, v16.16b
+	WORD $0x4e36cf9a // fmla v26.4s, v28.4s, v22.4s
+	ADD $80, R14, R9
+	WORD $0x4d40c93c // ld1r {v28.4s}, [x9]
+	WORD $0x4ebc1f9b // mov v27.16b, v28.16b
+	WORD $0x4e36cf5b // fmla v27.4s, v26.4s, v22.4s
+	ADD $84, R14, R9
+	WORD $0x4d40c93a // ld1r {v26.4s}, [x9]
+	WORD $0x4eba1f5c // mov v28.16b, v26.16b
+	WORD $0x4e36cf7c // fmla v28.4s, v27.4s, v22.4s
+	WORD $0x4e21ab16 // fcvtns v22.4s, v24.4s
+	WORD $0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD $0x4ebc86d6 // add v22.4s, v22.4s, v28.4s
+	WORD $0x6e36de98 // fmul v24.4s, v20.4s, v22.4s
+	WORD $0x6e38def6 // fmul v22.4s, v23.4s, v24.4s
+	WORD $0x4eb6d6b8 // fsub v24.4s, v21.4s, v22.4s
+	CBZ R5, alone0
+	WORD $0x3dc00196 // ldr q22, [x12]
+	WORD $0x6e36df18 // fmul v24.4s, v24.4s, v22.4s
+alone0:
+	WORD $0x3d800158 // str q24, [x10]
+	WORD $0x3dc00578 // ldr q24, [x11, #16]
+	WORD $0x6eb8e4f6 // fcmgt v22.4s, v7.4s, v24.4s
+	WORD $0x6e781cf6 // bsl v22.16b, v7.16b, v24.16b
+	WORD $0x4ea0fb15 // fabs v21.4s, v24.4s
+	ADD $92, R14, R9
+	WORD $0x4d40c938 // ld1r {v24.4s}, [x9]
+	WORD $0x4eb5f717 // fmin v23.4s, v24.4s, v21.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c935 // ld1r {v21.4s}, [x9]
+	WORD $0x4e37d6b8 // fadd v24.4s, v21.4s, v23.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c935 // ld1r {v21.4s}, [x9]
+	WORD $0x6e38feb4 // fdiv v20.4s, v21.4s, v24.4s
+	WORD $0x4eb3d695 // fsub v21.4s, v20.4s, v19.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c93c // ld1r {v28.4s}, [x9]
+	WORD $0x4ebcd71b // fsub v27.4s, v24.4s, v28.4s
+	WORD $0x4ebbd6fc // fsub v28.4s, v23.4s, v27.4s
+	WORD $0x6e3cde9b // fmul v27.4s, v20.4s, v28.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c93c // ld1r {v28.4s}, [x9]
+	WORD $0x6ea0fb9a // fneg v26.4s, v28.4s
+	WORD $0x4e38ce9a // fmla v26.4s, v20.4s, v24.4s
+	WORD $0x4e3ad778 // fadd v24.4s, v27.4s, v26.4s
+	WORD $0x6e34df1a // fmul v26.4s, v24.4s, v20.4s
+	WORD $0x6e21df58 // fmul v24.4s, v26.4s, v1.4s
+	WORD $0x4e38d6ba // fadd v26.4s, v21.4s, v24.4s
+	WORD $0x4ea41c95 // mov v21.16b, v4.16b
+	WORD $0x4e3acd95 // fmla v21.4s, v12.4s, v26.4s
+	WORD $0x4ea31c7b // mov v27.16b, v3.16b
+	WORD $0x4e3acebb // fmla v27.4s, v21.4s, v26.4s
+	WORD $0x4eae1dd5 // mov v21.16b, v14.16b
+	WORD $0x4e3acf75 // fmla v21.4s, v27.4s, v26.4s
+	WORD $0x4eab1d7b // mov v27.16b, v11.16b
+	WORD $0x4e3acebb // fmla v27.4s, v21.4s, v26.4s
+	WORD $0x4ea21c55 // mov v21.16b, v2.16b
+	WORD $0x4e3acf75 // fmla v21.4s, v27.4s, v26.4s
+	WORD $0x4ea51cbb // mov v27.16b, v5.16b
+	WORD $0x4e3acebb // fmla v27.4s, v21.4s, v26.4s
+	WORD $0x4eaf1df5 // mov v21.16b, v15.16b
+	WORD $0x4e3acf75 // fmla v21.4s, v27.4s, v26.4s
+	WORD $0x4eb21e5b // mov v27.16b, v18.16b
+	WORD $0x4e3acebb // fmla v27.4s, v21.4s, v26.4s
+	WORD $0x4eb11e35 // mov v21.16b, v17.16b
+	WORD $0x4e3acf75 // fmla v21.4s, v27.4s, v26.4s
+	WORD $0x6e35df1a // fmul v26.4s, v24.4s, v21.4s
+	WORD $0x4eba1f58 // mov v24.16b, v26.16b
+	WORD $0x4e35ce98 // fmla v24.4s, v20.4s, v21.4s
+	WORD $0x6e37defa // fmul v26.4s, v23.4s, v23.4s
+	WORD $0x6e20df55 // fmul v21.4s, v26.4s, v0.4s
+	WORD $0x4e218ab4 // frintn v20.4s, v21.4s
+	WORD $0x4eb4d6bb // fsub v27.4s, v21.4s, v20.4s
+	WORD $0x6ea0fb5c // fneg v28.4s, v26.4s
+	WORD $0x4e37cefc // fmla v28.4s, v23.4s, v23.4s
+	WORD $0x6ea0fab9 // fneg v25.4s, v21.4s
+	WORD $0x4e20cf59 // fmla v25.4s, v26.4s, v0.4s
+	WORD $0x4eb91f35 // mov v21.16b, v25.16b
+	WORD $0x4e20cf95 // fmla v21.4s, v28.4s, v0.4s
+	WORD $0x4eb51eb9 // mov v25.16b, v21.16b
+	WORD $0x4e26cf59 // fmla v25.4s, v26.4s, v6.4s
+	WORD $0x4e39d775 // fadd v21.4s, v27.4s, v25.4s
+	WORD $0x4ea91d39 // mov v25.16b, v9.16b
+	WORD $0x4e35cd19 // fmla v25.4s, v8.4s, v21.4s
+	WORD $0x4eaa1d5b // mov v27.16b, v10.16b
+	WORD $0x4e35cf3b // fmla v27.4s, v25.4s, v21.4s
+	WORD $0x4ead1db9 // mov v25.16b, v13.16b
+	WORD $0x4e35cf79 // fmla v25.4s, v27.4s, v21.4s
+	WORD $0x4eb01e1b // mov v27.16b, v16.16b
+	WORD $0x4e35cf3b // fmla v27.4s, v25.4s, v21.4s
+	ADD $80, R14, R9
+	WORD $0x4d40c939 // ld1r {v25.4s}, [x9]
+	WORD $0x4eb91f3a // mov v26.16b, v25.16b
+	WORD $0x4e35cf7a // fmla v26.4s, v27.4s, v21.4s
+	ADD $84, R14, R9
+	WORD $0x4d40c93b // ld1r {v27.4s}, [x9]
+	WORD $0x4ebb1f79 // mov v25.16b, v27.16b
+	WORD $0x4e35cf59 // fmla v25.4s, v26.4s, v21.4s
+	WORD $0x4e21aa95 // fcvtns v21.4s, v20.4s
+	WORD $0x4f3756b5 // shl v21.4s, v21.4s, #23
+	WORD $0x4eb986b5 // add v21.4s, v21.4s, v25.4s
+	WORD $0x6e35df14 // fmul v20.4s, v24.4s, v21.4s
+	WORD $0x6e34def5 // fmul v21.4s, v23.4s, v20.4s
+	WORD $0x4eb5d6d4 // fsub v20.4s, v22.4s, v21.4s
+	CBZ R5, alone1
+	WORD $0x3dc00595 // ldr q21, [x12, #16]
+	WORD $0x6e35de94 // fmul v20.4s, v20.4s, v21.4s
+alone1:
+	WORD $0x3d800554 // str q20, [x10, #16]
+	WORD $0x3dc00974 // ldr q20, [x11, #32]
+	WORD $0x6eb4e4f5 // fcmgt v21.4s, v7.4s, v20.4s
+	WORD $0x6e741cf5 // bsl v21.16b, v7.16b, v20.16b
+	WORD $0x4ea0fa96 // fabs v22.4s, v20.4s
+	ADD $92, R14, R9
+	WORD $0x4d40c934 // ld1r {v20.4s}, [x9]
+	WORD $0x4eb6f697 // fmin v23.4s, v20.4s, v22.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c936 // ld1r {v22.4s}, [x9]
+	WORD $0x4e37d6d4 // fadd v20.4s, v22.4s, v23.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c936 // ld1r {v22.4s}, [x9]
+	WORD $0x6e34fed8 // fdiv v24.4s, v22.4s, v20.4s
+	WORD $0x4eb3d716 // fsub v22.4s, v24.4s, v19.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c939 // ld1r {v25.4s}, [x9]
+	WORD $0x4eb9d69a // fsub v26.4s, v20.4s, v25.4s
+	WORD $0x4ebad6f9 // fsub v25.4s, v23.4s, v26.4s
+	WORD $0x6e39df1a // fmul v26.4s, v24.4s, v25.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c939 // ld1r {v25.4s}, [x9]
+	WORD $0x6ea0fb3b // fneg v27.4s, v25.4s
+	WORD $0x4e34cf1b // fmla v27.4s, v24.4s, v20.4s
+	WORD $0x4e3bd754 // fadd v20.4s, v26.4s, v27.4s
+	WORD $0x6e38de9b // fmul v27.4s, v20.4s, v24.4s
+	WORD $0x6e21df74 // fmul v20.4s, v27.4s, v1.4s
+	WORD $0x4e34d6db // fadd v27.4s, v22.4s, v20.4s
+	WORD $0x4ea41c96 // mov v22.16b, v4.16b
+	WORD $0x4e3bcd96 // fmla v22.4s, v12.4s, v27.4s
+	WORD $0x4ea31c7a // mov v26.16b, v3.16b
+	WORD $0x4e3bceda // fmla v26.4s, v22.4s, v27.4s
+	WORD $0x4eae1dd6 // mov v22.16b, v14.16b
+	WORD $0x4e3bcf56 // fmla v22.4s, v26.4s, v27.4s
+	WORD $0x4eab1d7a // mov v26.16b, v11.16b
+	WORD $0x4e3bceda // fmla v26.4s, v22.4s, v27.4s
+	WORD $0x4ea21c56 // mov v22.16b, v2.16b
+	WORD $0x4e3bcf56 // fmla v22.4s, v26.4s, v27.4s
+	WORD $0x4ea51cba // mov v26.16b, v5.16b
+	WORD $0x4e3bceda // fmla v26.4s, v22.4s, v27.4s
+	WORD $0x4eaf1df6 // mov v22.16b, v15.16b
+	WORD $0x4e3bcf56 // fmla v22.4s, v26.4s, v27.4s
+	WORD $0x4eb21e5a // mov v26.16b, v18.16b
+	WORD $0x4e3bceda // fmla v26.4s, v22.4s, v27.4s
+	WORD $0x4eb11e36 // mov v22.16b, v17.16b
+	WORD $0x4e3bcf56 // fmla v22.4s, v26.4s, v27.4s
+	WORD $0x6e36de9b // fmul v27.4s, v20.4s, v22.4s
+	WORD $0x4ebb1f74 // mov v20.16b, v27.16b
+	WORD $0x4e36cf14 // fmla v20.4s, v24.4s, v22.4s
+	WORD $0x6e37defb // fmul v27.4s, v23.4s, v23.4s
+	WORD $0x6e20df76 // fmul v22.4s, v27.4s, v0.4s
+	WORD $0x4e218ad8 // frintn v24.4s, v22.4s
+	WORD $0x4eb8d6da // fsub v26.4s, v22.4s, v24.4s
+	WORD $0x6ea0fb79 // fneg v25.4s, v27.4s
+	WORD $0x4e37cef9 // fmla v25.4s, v23.4s, v23.4s
+	WORD $0x6ea0fadc // fneg v28.4s, v22.4s
+	WORD $0x4e20cf7c // fmla v28.4s, v27.4s, v0.4s
+	WORD $0x4ebc1f96 // mov v22.16b, v28.16b
+	WORD $0x4e20cf36 // fmla v22.4s, v25.4s, v0.4s
+	WORD $0x4eb61edc // mov v28.16b, v22.16b
+	WORD $0x4e26cf7c // fmla v28.4s, v27.4s, v6.4s
+	WORD $0x4e3cd756 // fadd v22.4s, v26.4s, v28.4s
+	WORD $0x4ea91d3c // mov v28.16b, v9.16b
+	WORD $0x4e36cd1c // fmla v28.4s, v8.4s, v22.4s
+	WORD $0x4eaa1d5a // mov v26.16b, v10.16b
+	WORD $0x4e36cf9a // fmla v26.4s, v28.4s, v22.4s
+	WORD $0x4ead1dbc // mov v28.16b, v13.16b
+	WORD $0x4e36cf5c // fmla v28.4s, v26.4s, v22.4s
+	WORD $0x4eb01e1a // mov v26.16b, v16.16b
+	WORD $0x4e36cf9a // fmla v26.4s, v28.4s, v22.4s
+	ADD $80, R14, R9
+	WORD $0x4d40c93c // ld1r {v28.4s}, [x9]
+	WORD $0x4ebc1f9b // mov v27.16b, v28.16b
+	WORD $0x4e36cf5b // fmla v27.4s, v26.4s, v22.4s
+	ADD $84, R14, R9
+	WORD $0x4d40c93a // ld1r {v26.4s}, [x9]
+	WORD $0x4eba1f5c // mov v28.16b, v26.16b
+	WORD $0x4e36cf7c // fmla v28.4s, v27.4s, v22.4s
+	WORD $0x4e21ab16 // fcvtns v22.4s, v24.4s
+	WORD $0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD $0x4ebc86d6 // add v22.4s, v22.4s, v28.4s
+	WORD $0x6e36de98 // fmul v24.4s, v20.4s, v22.4s
+	WORD $0x6e38def6 // fmul v22.4s, v23.4s, v24.4s
+	WORD $0x4eb6d6b8 // fsub v24.4s, v21.4s, v22.4s
+	CBZ R5, alone2
+	WORD $0x3dc00996 // ldr q22, [x12, #32]
+	WORD $0x6e36df18 // fmul v24.4s, v24.4s, v22.4s
+alone2:
+	WORD $0x3d800958 // str q24, [x10, #32]
+	WORD $0x3dc00d78 // ldr q24, [x11, #48]
+	WORD $0x6eb8e4f6 // fcmgt v22.4s, v7.4s, v24.4s
+	WORD $0x6e781cf6 // bsl v22.16b, v7.16b, v24.16b
+	WORD $0x4ea0fb15 // fabs v21.4s, v24.4s
+	ADD $92, R14, R9
+	WORD $0x4d40c938 // ld1r {v24.4s}, [x9]
+	WORD $0x4eb5f717 // fmin v23.4s, v24.4s, v21.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c935 // ld1r {v21.4s}, [x9]
+	WORD $0x4e37d6b8 // fadd v24.4s, v21.4s, v23.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c935 // ld1r {v21.4s}, [x9]
+	WORD $0x6e38feb4 // fdiv v20.4s, v21.4s, v24.4s
+	WORD $0x4eb3d695 // fsub v21.4s, v20.4s, v19.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c93c // ld1r {v28.4s}, [x9]
+	WORD $0x4ebcd71b // fsub v27.4s, v24.4s, v28.4s
+	WORD $0x4ebbd6fc // fsub v28.4s, v23.4s, v27.4s
+	WORD $0x6e3cde9b // fmul v27.4s, v20.4s, v28.4s
+	ADD $88, R14, R9
+	WORD $0x4d40c93c // ld1r {v28.4s}, [x9]
+	WORD $0x6ea0fb9a // fneg v26.4s, v28.4s
+	WORD $0x4e38ce9a // fmla v26.4s, v20.4s, v24.4s
+	WORD $0x4e3ad778 // fadd v24.4s, v27.4s, v26.4s
+	WORD $0x6e34df1a // fmul v26.4s, v24.4s, v20.4s
+	WORD $0x6e21df58 // fmul v24.4s, v26.4s, v1.4s
+	WORD $0x4e38d6ba // fadd v26.4s, v21.4s, v24.4s
+	WORD $0x4ea41c95 // mov v21.16b, v4.16b
+	WORD $0x4e3acd95 // fmla v21.4s, v12.4s, v26.4s
+	WORD $0x4ea31c7b // mov v27.16b, v3.16b
+	WORD $0x4e3acebb // fmla v27.4s, v21.4s, v26.4s
+	WORD $0x4eae1dd5 // mov v21.16b, v14.16b
+	WORD $0x4e3acf75 // fmla v21.4s, v27.4s, v26.4s
+	WORD $0x4eab1d7b // mov v27.16b, v11.16b
+	WORD $0x4e3acebb // fmla v27.4s, v21.4s, v26.4s
+	WORD $0x4ea21c55 // mov v21.16b, v2.16b
+	WORD $0x4e3acf75 // fmla v21.4s, v27.4s, v26.4s
+	WORD $0x4ea51cbb // mov v27.16b, v5.16b
+	WORD $0x4e3acebb // fmla v27.4s, v21.4s, v26.4s
+	WORD $0x4eaf1df5 // mov v21.16b, v15.16b
+	WORD $0x4e3acf75 // fmla v21.4s, v27.4s, v26.4s
+	WORD $0x4eb21e5b // mov v27.16b, v18.16b
+	WORD $0x4e3acebb // fmla v27.4s, v21.4s, v26.4s
+	WORD $0x4eb11e35 // mov v21.16b, v17.16b
+	WORD $0x4e3acf75 // fmla v21.4s, v27.4s, v26.4s
+	WORD $0x6e35df1a // fmul v26.4s, v24.4s, v21.4s
+	WORD $0x4eba1f58 // mov v24.16b, v26.16b
+	WORD $0x4e35ce98 // fmla v24.4s, v20.4s, v21.4s
+	WORD $0x6e37defa // fmul v26.4s, v23.4s, v23.4s
+	WORD $0x6e20df55 // fmul v21.4s, v26.4s, v0.4s
+	WORD $0x4e218ab4 // frintn v20.4s, v21.4s
+	WORD $0x4eb4d6bb // fsub v27.4s, v21.4s, v20.4s
+	WORD $0x6ea0fb5c // fneg v28.4s, v26.4s
+	WORD $0x4e37cefc // fmla v28.4s, v23.4s, v23.4s
+	WORD $0x6ea0fab9 // fneg v25.4s, v21.4s
+	WORD $0x4e20cf59 // fmla v25.4s, v26.4s, v0.4s
+	WORD $0x4eb91f35 // mov v21.16b, v25.16b
+	WORD $0x4e20cf95 // fmla v21.4s, v28.4s, v0.4s
+	WORD $0x4eb51eb9 // mov v25.16b, v21.16b
+	WORD $0x4e26cf59 // fmla v25.4s, v26.4s, v6.4s
+	WORD $0x4e39d775 // fadd v21.4s, v27.4s, v25.4s
+	WORD $0x4ea91d39 // mov v25.16b, v9.16b
+	WORD $0x4e35cd19 // fmla v25.4s, v8.4s, v21.4s
+	WORD $0x4eaa1d5b // mov v27.16b, v10.16b
+	WORD $0x4e35cf3b // fmla v27.4s, v25.4s, v21.4s
+	WORD $0x4ead1db9 // mov v25.16b, v13.16b
+	WORD $0x4e35cf79 // fmla v25.4s, v27.4s, v21.4s
+	WORD $0x4eb01e1b // mov v27.16b, v16.16b
+	WORD $0x4e35cf3b // fmla v27.4s, v25.4s, v21.4s
+	ADD $80, R14, R9
+	WORD $0x4d40c939 // ld1r {v25.4s}, [x9]
+	WORD $0x4eb91f3a // mov v26.16b, v25.16b
+	WORD $0x4e35cf7a // fmla v26.4s, v27.4s, v21.4s
+	ADD $84, R14, R9
+	WORD $0x4d40c93b // ld1r {v27.4s}, [x9]
+	WORD $0x4ebb1f79 // mov v25.16b, v27.16b
+	WORD $0x4e35cf59 // fmla v25.4s, v26.4s, v21.4s
+	WORD $0x4e21aa95 // fcvtns v21.4s, v20.4s
+	WORD $0x4f3756b5 // shl v21.4s, v21.4s, #23
+	WORD $0x4eb986b5 // add v21.4s, v21.4s, v25.4s
+	WORD $0x6e35df14 // fmul v20.4s, v24.4s, v21.4s
+	WORD $0x6e34def5 // fmul v21.4s, v23.4s, v20.4s
+	WORD $0x4eb5d6d4 // fsub v20.4s, v22.4s, v21.4s
+	CBZ R5, alone3
+	WORD $0x3dc00d95 // ldr q21, [x12, #48]
+	WORD $0x6e35de94 // fmul v20.4s, v20.4s, v21.4s
+alone3:
+	WORD $0x3d800d54 // str q20, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+DATA geluTanhLiterals<>+0(SB)/4, $0xc1200000
+DATA geluTanhLiterals<>+4(SB)/4, $0xb10a6217
+DATA geluTanhLiterals<>+8(SB)/4, $0x325f6578
+DATA geluTanhLiterals<>+12(SB)/4, $0x392385a5
+DATA geluTanhLiterals<>+16(SB)/4, $0x3aafb93b
+DATA geluTanhLiterals<>+20(SB)/4, $0x3c1d9387
+DATA geluTanhLiterals<>+24(SB)/4, $0x3d635739
+DATA geluTanhLiterals<>+28(SB)/4, $0x3dd2d3e8
+DATA geluTanhLiterals<>+32(SB)/4, $0x3e75fdf1
+DATA geluTanhLiterals<>+36(SB)/4, $0x3f317219
+DATA geluTanhLiterals<>+40(SB)/4, $0x3f800000
+DATA geluTanhLiterals<>+44(SB)/4, $0x40135761
+DATA geluTanhLiterals<>+48(SB)/4, $0x41200000
+GLOBL geluTanhLiterals<>(SB), RODATA|NOPTR, $52
+
+// func geluTanhEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·geluTanhEachNEON(SB), NOSPLIT, $0-80
+	MOVD $geluTanhLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c921 // ld1r {v1.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c922 // ld1r {v2.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c923 // ld1r {v3.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c924 // ld1r {v4.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c925 // ld1r {v5.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c926 // ld1r {v6.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c927 // ld1r {v7.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c928 // ld1r {v8.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c929 // ld1r {v9.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92a // ld1r {v10.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92b // ld1r {v11.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92c // ld1r {v12.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $geluTanhLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc0016d // ldr q13, [x11]
+	WORD $0x4e2df40e // fmax v14.4s, v0.4s, v13.4s
+	WORD $0x4eaef58f // fmin v15.4s, v12.4s, v14.4s
+	WORD $0x6ea0f9ee // fneg v14.4s, v15.4s
+	WORD $0x6e2fddf0 // fmul v16.4s, v15.4s, v15.4s
+	WORD $0x6e27de11 // fmul v17.4s, v16.4s, v7.4s
+	WORD $0x4e2bd632 // fadd v18.4s, v17.4s, v11.4s
+	WORD $0x6e32ddd3 // fmul v19.4s, v14.4s, v18.4s
+	WORD $0x4e218a74 // frintn v20.4s, v19.4s
+	WORD $0x4eb4d675 // fsub v21.4s, v19.4s, v20.4s
+	WORD $0x4eabd656 // fsub v22.4s, v18.4s, v11.4s
+	WORD $0x4eb6d657 // fsub v23.4s, v18.4s, v22.4s
+	WORD $0x4eb7d578 // fsub v24.4s, v11.4s, v23.4s
+	WORD $0x4eb6d637 // fsub v23.4s, v17.4s, v22.4s
+	WORD $0x4e37d716 // fadd v22.4s, v24.4s, v23.4s
+	WORD $0x6ea0fa17 // fneg v23.4s, v16.4s
+	WORD $0x4e2fcdf7 // fmla v23.4s, v15.4s, v15.4s
+	WORD $0x6ea0fa2f // fneg v15.4s, v17.4s
+	WORD $0x4e27ce0f // fmla v15.4s, v16.4s, v7.4s
+	WORD $0x4eaf1df1 // mov v17.16b, v15.16b
+	WORD $0x4e27cef1 // fmla v17.4s, v23.4s, v7.4s
+	WORD $0x4eb11e2f // mov v15.16b, v17.16b
+	WORD $0x4e21ce0f // fmla v15.4s, v16.4s, v1.4s
+	WORD $0x4e22d5f1 // fadd v17.4s, v15.4s, v2.4s
+	WORD $0x4e31d6cf // fadd v15.4s, v22.4s, v17.4s
+	WORD $0x6ea0fa71 // fneg v17.4s, v19.4s
+	WORD $0x4e32cdd1 // fmla v17.4s, v14.4s, v18.4s
+	WORD $0x4eb11e33 // mov v19.16b, v17.16b
+	WORD $0x4e2fcdd3 // fmla v19.4s, v14.4s, v15.4s
+	WORD $0x4e33d6b1 // fadd v17.4s, v21.4s, v19.4s
+	WORD $0x4ea41c93 // mov v19.16b, v4.16b
+	WORD $0x4e31cc73 // fmla v19.4s, v3.4s, v17.4s
+	WORD $0x4ea51cb5 // mov v21.16b, v5.16b
+	WORD $0x4e31ce75 // fmla v21.4s, v19.4s, v17.4s
+	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
+	WORD $0x4e31ceb3 // fmla v19.4s, v21.4s, v17.4s
+	WORD $0x4ea81d15 // mov v21.16b, v8.16b
+	WORD $0x4e31ce75 // fmla v21.4s, v19.4s, v17.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e31ceb3 // fmla v19.4s, v21.4s, v17.4s
+	WORD $0x4eaa1d55 // mov v21.16b, v10.16b
+	WORD $0x4e31ce75 // fmla v21.4s, v19.4s, v17.4s
+	WORD $0x4e21aa91 // fcvtns v17.4s, v20.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4eb58631 // add v17.4s, v17.4s, v21.4s
+	WORD $0x4e31d554 // fadd v20.4s, v10.4s, v17.4s
+	WORD $0x6e34fdb1 // fdiv v17.4s, v13.4s, v20.4s
+	CBZ R5, alone0
+	WORD $0x3dc00194 // ldr q20, [x12]
+	WORD $0x6e34de31 // fmul v17.4s, v17.4s, v20.4s
+alone0:
+	WORD $0x3d800151 // str q17, [x10]
+	WORD $0x3dc00571 // ldr q17, [x11, #16]
+	WORD $0x4e31f414 // fmax v20.4s, v0.4s, v17.4s
+	WORD $0x4eb4f58d // fmin v13.4s, v12.4s, v20.4s
+	WORD $0x6ea0f9b4 // fneg v20.4s, v13.4s
+	WORD $0x6e2dddb5 // fmul v21.4s, v13.4s, v13.4s
+	WORD $0x6e27deb3 // fmul v19.4s, v21.4s, v7.4s
+	WORD $0x4e2bd66f // fadd v15.4s, v19.4s, v11.4s
+	WORD $0x6e2fde8e // fmul v14.4s, v20.4s, v15.4s
+	WORD $0x4e2189d2 // frintn v18.4s, v14.4s
+	WORD $0x4eb2d5d6 // fsub v22.4s, v14.4s, v18.4s
+	WORD $0x4eabd5f0 // fsub v16.4s, v15.4s, v11.4s
+	WORD $0x4eb0d5f7 // fsub v23.4s, v15.4s, v16.4s
+	WORD $0x4eb7d578 // fsub v24.4s, v11.4s, v23.4s
+	WORD $0x4eb0d677 // fsub v23.4s, v19.4s, v16.4s
+	WORD $0x4e37d710 // fadd v16.4s, v24.4s, v23.4s
+	WORD $0x6ea0fab7 // fneg v23.4s, v21.4s
+	WORD $0x4e2dcdb7 // fmla v23.4s, v13.4s, v13.4s
+	WORD $0x6ea0fa6d // fneg v13.4s, v19.4s
+	WORD $0x4e27cead // fmla v13.4s, v21.4s, v7.4s
+	WORD $0x4ead1db3 // mov v19.16b, v13.16b
+	WORD $0x4e27cef3 // fmla v19.4s, v23.4s, v7.4s
+	WORD $0x4eb31e6d // mov v13.16b, v19.16b
+	WORD $0x4e21cead // fmla v13.4s, v21.4s, v1.4s
+	WORD $0x4e22d5b3 // fadd v19.4s, v13.4s, v2.4s
+	WORD $0x4e33d60d // fadd v13.4s, v16.4s, v19.4s
+	WORD $0x6ea0f9d3 // fneg v19.4s, v14.4s
+	WORD $0x4e2fce93 // fmla v19.4s, v20.4s, v15.4s
+	WORD $0x4eb31e6e // mov v14.16b, v19.16b
+	WORD $0x4e2dce8e // fmla v14.4s, v20.4s, v13.4s
+	WORD $0x4e2ed6d3 // fadd v19.4s, v22.4s, v14.4s
+	WORD $0x4ea41c8e // mov v14.16b, v4.16b
+	WORD $0x4e33cc6e // fmla v14.4s, v3.4s, v19.4s
+	WORD $0x4ea51cb6 // mov v22.16b, v5.16b
+	WORD $0x4e33cdd6 // fmla v22.4s, v14.4s, v19.4s
+	WORD $0x4ea61cce // mov v14.16b, v6.16b
+	WORD $0x4e33cece // fmla v14.4s, v22.4s, v19.4s
+	WORD $0x4ea81d16 // mov v22.16b, v8.16b
+	WORD $0x4e33cdd6 // fmla v22.4s, v14.4s, v19.4s
+	WORD $0x4ea91d2e // mov v14.16b, v9.16b
+	WORD $0x4e33cece // fmla v14.4s, v22.4s, v19.4s
+	WORD $0x4eaa1d56 // mov v22.16b, v10.16b
+	WORD $0x4e33cdd6 // fmla v22.4s, v14.4s, v19.4s
+	WORD $0x4e21aa53 // fcvtns v19.4s, v18.4s
+	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
+	WORD $0x4eb68673 // add v19.4s, v19.4s, v22.4s
+	WORD $0x4e33d552 // fadd v18.4s, v10.4s, v19.4s
+	WORD $0x6e32fe33 // fdiv v19.4s, v17.4s, v18.4s
+	CBZ R5, alone1
+	WORD $0x3dc00592 // ldr q18, [x12, #16]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+alone1:
+	WORD $0x3d800553 // str q19, [x10, #16]
+	WORD $0x3dc00973 // ldr q19, [x11, #32]
+	WORD $0x4e33f412 // fmax v18.4s, v0.4s, v19.4s
+	WORD $0x4eb2f591 // fmin v17.4s, v12.4s, v18.4s
+	WORD $0x6ea0fa32 // fneg v18.4s, v17.4s
+	WORD $0x6e31de36 // fmul v22.4s, v17.4s, v17.4s
+	WORD $0x6e27dece // fmul v14.4s, v22.4s, v7.4s
+	WORD $0x4e2bd5cd // fadd v13.4s, v14.4s, v11.4s
+	WORD $0x6e2dde54 // fmul v20.4s, v18.4s, v13.4s
+	WORD $0x4e218a8f // frintn v15.4s, v20.4s
+	WORD $0x4eafd690 // fsub v16.4s, v20.4s, v15.4s
+	WORD $0x4eabd5b5 // fsub v21.4s, v13.4s, v11.4s
+	WORD $0x4eb5d5b7 // fsub v23.4s, v13.4s, v21.4s
+	WORD $0x4eb7d578 // fsub v24.4s, v11.4s, v23.4s
+	WORD $0x4eb5d5d7 // fsub v23.4s, v14.4s, v21.4s
+	WORD $0x4e37d715 // fadd v21.4s, v24.4s, v23.4s
+	WORD $0x6ea0fad7 // fneg v23.4s, v22.4s
+	WORD $0x4e31ce37 // fmla v23.4s, v17.4s, v17.4s
+	WORD $0x6ea0f9d1 // fneg v17.4s, v14.4s
+	WORD $0x4e27ced1 // fmla v17.4s, v22.4s, v7.4s
+	WORD $0x4eb11e2e // mov v14.16b, v17.16b
+	WORD $0x4e27ceee // fmla v14.4s, v23.4s, v7.4s
+	WORD $0x4eae1dd1 // mov v17.16b, v14.16b
+	WORD $0x4e21ced1 // fmla v17.4s, v22.4s, v1.4s
+	WORD $0x4e22d62e // fadd v14.4s, v17.4s, v2.4s
+	WORD $0x4e2ed6b1 // fadd v17.4s, v21.4s, v14.4s
+	WORD $0x6ea0fa8e // fneg v14.4s, v20.4s
+	WORD $0x4e2dce4e // fmla v14.4s, v18.4s, v13.4s
+	WORD $0x4eae1dd4 // mov v20.16b, v14.16b
+	WORD $0x4e31ce54 // fmla v20.4s, v18.4s, v17.4s
+	WORD $0x4e34d60e // fadd v14.4s, v16.4s, v20.4s
+	WORD $0x4ea41c94 // mov v20.16b, v4.16b
+	WORD $0x4e2ecc74 // fmla v20.4s, v3.4s, v14.4s
+	WORD $0x4ea51cb0 // mov v16.16b, v5.16b
+	WORD $0x4e2ece90 // fmla v16.4s, v20.4s, v14.4s
+	WORD $0x4ea61cd4 // mov v20.16b, v6.16b
+	WORD $0x4e2ece14 // fmla v20.4s, v16.4s, v14.4s
+	WORD $0x4ea81d10 // mov v16.16b, v8.16b
+	WORD $0x4e2ece90 // fmla v16.4s, v20.4s, v14.4s
+	WORD $0x4ea91d34 // mov v20.16b, v9.16b
+	WORD $0x4e2ece14 // fmla v20.4s, v16.4s, v14.4s
+	WORD $0x4eaa1d50 // mov v16.16b, v10.16b
+	WORD $0x4e2ece90 // fmla v16.4s, v20.4s, v14.4s
+	WORD $0x4e21a9ee // fcvtns v14.4s, v15.4s
+	WORD $0x4f3755ce // shl v14.4s, v14.4s, #23
+	WORD $0x4eb085ce // add v14.4s, v14.4s, v16.4s
+	WORD $0x4e2ed54f // fadd v15.4s, v10.4s, v14.4s
+	WORD $0x6e2ffe6e // fdiv v14.4s, v19.4s, v15.4s
+	CBZ R5, alone2
+	WORD $0x3dc0098f // ldr q15, [x12, #32]
+	WORD $0x6e2fddce // fmul v14.4s, v14.4s, v15.4s
+alone2:
+	WORD $0x3d80094e // str q14, [x10, #32]
+	WORD $0x3dc00d6e // ldr q14, [x11, #48]
+	WORD $0x4e2ef40f // fmax v15.4s, v0.4s, v14.4s
+	WORD $0x4eaff593 // fmin v19.4s, v12.4s, v15.4s
+	WORD $0x6ea0fa6f // fneg v15.4s, v19.4s
+	WORD $0x6e33de70 // fmul v16.4s, v19.4s, v19.4s
+	WORD $0x6e27de14 // fmul v20.4s, v16.4s, v7.4s
+	WORD $0x4e2bd691 // fadd v17.4s, v20.4s, v11.4s
+	WORD $0x6e31ddf2 // fmul v18.4s, v15.4s, v17.4s
+	WORD $0x4e218a4d // frintn v13.4s, v18.4s
+	WORD $0x4eadd655 // fsub v21.4s, v18.4s, v13.4s
+	WORD $0x4eabd636 // fsub v22.4s, v17.4s, v11.4s
+	WORD $0x4eb6d637 // fsub v23.4s, v17.4s, v22.4s
+	WORD $0x4eb7d578 // fsub v24.4s, v11.4s, v23.4s
+	WORD $0x4eb6d697 // fsub v23.4s, v20.4s, v22.4s
+	WORD $0x4e37d716 // fadd v22.4s, v24.4s, v23.4s
+	WORD $0x6ea0fa17 // fneg v23.4s, v16.4s
+	WORD $0x4e33ce77 // fmla v23.4s, v19.4s, v19.4s
+	WORD $0x6ea0fa93 // fneg v19.4s, v20.4s
+	WORD $0x4e27ce13 // fmla v19.4s, v16.4s, v7.4s
+	WORD $0x4eb31e74 // mov v20.16b, v19.16b
+	WORD $0x4e27cef4 // fmla v20.4s, v23.4s, v7.4s
+	WORD $0x4eb41e93 // mov v19.16b, v20.16b
+	WORD $0x4e21ce13 // fmla v19.4s, v16.4s, v1.4s
+	WORD $0x4e22d674 // fadd v20.4s, v19.4s, v2.4s
+	WORD $0x4e34d6d3 // fadd v19.4s, v22.4s, v20.4s
+	WORD $0x6ea0fa54 // fneg v20.4s, v18.4s
+	WORD $0x4e31cdf4 // fmla v20.4s, v15.4s, v17.4s
+	WORD $0x4eb41e92 // mov v18.16b, v20.16b
+	WORD $0x4e33cdf2 // fmla v18.4s, v15.4s, v19.4s
+	WORD $0x4e32d6b4 // fadd v20.4s, v21.4s, v18.4s
+	WORD $0x4ea41c92 // mov v18.16b, v4.16b
+	WORD $0x4e34cc72 // fmla v18.4s, v3.4s, v20.4s
+	WORD $0x4ea51cb5 // mov v21.16b, v5.16b
+	WORD $0x4e34ce55 // fmla v21.4s, v18.4s, v20.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e34ceb2 // fmla v18.4s, v21.4s, v20.4s
+	WORD $0x4ea81d15 // mov v21.16b, v8.16b
+	WORD $0x4e34ce55 // fmla v21.4s, v18.4s, v20.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e34ceb2 // fmla v18.4s, v21.4s, v20.4s
+	WORD $0x4eaa1d55 // mov v21.16b, v10.16b
+	WORD $0x4e34ce55 // fmla v21.4s, v18.4s, v20.4s
+	WORD $0x4e21a9b4 // fcvtns v20.4s, v13.4s
+	WORD $0x4f375694 // shl v20.4s, v20.4s, #23
+	WORD $0x4eb58694 // add v20.4s, v20.4s, v21.4s
+	WORD $0x4e34d54d // fadd v13.4s, v10.4s, v20.4s
+	WORD $0x6e2dfdd4 // fdiv v20.4s, v14.4s, v13.4s
+	CBZ R5, alone3
+	WORD $0x3dc00d8d // ldr q13, [x12, #48]
+	WORD $0x6e2dde94 // fmul v20.4s, v20.4s, v13.4s
+alone3:
+	WORD $0x3d800d54 // str q20, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+DATA reluSquaredLiterals<>+0(SB)/4, $0x00000000
+GLOBL reluSquaredLiterals<>(SB), RODATA|NOPTR, $4
+
+// func reluSquaredEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·reluSquaredEachNEON(SB), NOSPLIT, $0-80
+	MOVD $reluSquaredLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $reluSquaredLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc00161 // ldr q1, [x11]
+	WORD $0x6ea1e402 // fcmgt v2.4s, v0.4s, v1.4s
+	WORD $0x6e611c02 // bsl v2.16b, v0.16b, v1.16b
+	WORD $0x6e22dc41 // fmul v1.4s, v2.4s, v2.4s
+	CBZ R5, alone0
+	WORD $0x3dc00182 // ldr q2, [x12]
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+alone0:
+	WORD $0x3d800141 // str q1, [x10]
+	WORD $0x3dc00561 // ldr q1, [x11, #16]
+	WORD $0x6ea1e402 // fcmgt v2.4s, v0.4s, v1.4s
+	WORD $0x6e611c02 // bsl v2.16b, v0.16b, v1.16b
+	WORD $0x6e22dc41 // fmul v1.4s, v2.4s, v2.4s
+	CBZ R5, alone1
+	WORD $0x3dc00582 // ldr q2, [x12, #16]
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+alone1:
+	WORD $0x3d800541 // str q1, [x10, #16]
+	WORD $0x3dc00961 // ldr q1, [x11, #32]
+	WORD $0x6ea1e402 // fcmgt v2.4s, v0.4s, v1.4s
+	WORD $0x6e611c02 // bsl v2.16b, v0.16b, v1.16b
+	WORD $0x6e22dc41 // fmul v1.4s, v2.4s, v2.4s
+	CBZ R5, alone2
+	WORD $0x3dc00982 // ldr q2, [x12, #32]
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+alone2:
+	WORD $0x3d800941 // str q1, [x10, #32]
+	WORD $0x3dc00d61 // ldr q1, [x11, #48]
+	WORD $0x6ea1e402 // fcmgt v2.4s, v0.4s, v1.4s
+	WORD $0x6e611c02 // bsl v2.16b, v0.16b, v1.16b
+	WORD $0x6e22dc41 // fmul v1.4s, v2.4s, v2.4s
+	CBZ R5, alone3
+	WORD $0x3dc00d82 // ldr q2, [x12, #48]
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+alone3:
+	WORD $0x3d800d41 // str q1, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+DATA xieluLiterals<>+0(SB)/4, $0xc2ae0000
+DATA xieluLiterals<>+4(SB)/4, $0x00000000
+DATA xieluLiterals<>+8(SB)/4, $0x32a57060
+DATA xieluLiterals<>+12(SB)/4, $0x392385a5
+DATA xieluLiterals<>+16(SB)/4, $0x3aafb93b
+DATA xieluLiterals<>+20(SB)/4, $0x3c1d9387
+DATA xieluLiterals<>+24(SB)/4, $0x3d635739
+DATA xieluLiterals<>+28(SB)/4, $0x3e75fdf1
+DATA xieluLiterals<>+32(SB)/4, $0x3f317219
+DATA xieluLiterals<>+36(SB)/4, $0x3f800000
+DATA xieluLiterals<>+40(SB)/4, $0x3fb8aa3b
+GLOBL xieluLiterals<>(SB), RODATA|NOPTR, $44
+
+// func xieluEachNEON(y, x, u []float32, p *[4]float32)
+TEXT ·xieluEachNEON(SB), NOSPLIT, $0-80
+	MOVD $xieluLiterals<>(SB), R9
+	WORD $0x4d40c920 // ld1r {v0.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c921 // ld1r {v1.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c922 // ld1r {v2.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c923 // ld1r {v3.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c924 // ld1r {v4.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c925 // ld1r {v5.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c926 // ld1r {v6.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c927 // ld1r {v7.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c928 // ld1r {v8.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c929 // ld1r {v9.4s}, [x9]
+	ADD $4, R9, R9
+	WORD $0x4d40c92a // ld1r {v10.4s}, [x9]
+	ADD $4, R9, R9
+	MOVD $xieluLiterals<>(SB), R14
+	MOVD p+72(FP), R16
+	MOVD u_len+56(FP), R5
+	ADD $0, R16, R9
+	WORD $0x4d40c92b // ld1r {v11.4s}, [x9]
+	ADD $8, R16, R9
+	WORD $0x4d40c92c // ld1r {v12.4s}, [x9]
+	ADD $4, R16, R9
+	WORD $0x4d40c92d // ld1r {v13.4s}, [x9]
+	ADD $12, R16, R9
+	WORD $0x4d40c92e // ld1r {v14.4s}, [x9]
+	MOVD y_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD u_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc0016f // ldr q15, [x11]
+	WORD $0x6e2fdd70 // fmul v16.4s, v11.4s, v15.4s
+	WORD $0x6e2fdd91 // fmul v17.4s, v12.4s, v15.4s
+	WORD $0x4eb11e32 // mov v18.16b, v17.16b
+	WORD $0x4e2fce12 // fmla v18.4s, v16.4s, v15.4s
+	WORD $0x4eaff5d0 // fmin v16.4s, v14.4s, v15.4s
+	WORD $0x4e30f413 // fmax v19.4s, v0.4s, v16.4s
+	WORD $0x6e2ade70 // fmul v16.4s, v19.4s, v10.4s
+	WORD $0x4e218a14 // frintn v20.4s, v16.4s
+	WORD $0x4e21aa95 // fcvtns v21.4s, v20.4s
+	WORD $0x4f3756b5 // shl v21.4s, v21.4s, #23
+	WORD $0x4ea986b5 // add v21.4s, v21.4s, v9.4s
+	WORD $0x4eb4d616 // fsub v22.4s, v16.4s, v20.4s
+	WORD $0x6ea0fa14 // fneg v20.4s, v16.4s
+	WORD $0x4e2ace74 // fmla v20.4s, v19.4s, v10.4s
+	WORD $0x4eb41e90 // mov v16.16b, v20.16b
+	WORD $0x4e22ce70 // fmla v16.4s, v19.4s, v2.4s
+	WORD $0x4e30d6d4 // fadd v20.4s, v22.4s, v16.4s
+	WORD $0x4ea41c90 // mov v16.16b, v4.16b
+	WORD $0x4e34cc70 // fmla v16.4s, v3.4s, v20.4s
+	WORD $0x4ea51cb6 // mov v22.16b, v5.16b
+	WORD $0x4e34ce16 // fmla v22.4s, v16.4s, v20.4s
+	WORD $0x4ea61cd0 // mov v16.16b, v6.16b
+	WORD $0x4e34ced0 // fmla v16.4s, v22.4s, v20.4s
+	WORD $0x4ea71cf6 // mov v22.16b, v7.16b
+	WORD $0x4e34ce16 // fmla v22.4s, v16.4s, v20.4s
+	WORD $0x4ea81d10 // mov v16.16b, v8.16b
+	WORD $0x4e34ced0 // fmla v16.4s, v22.4s, v20.4s
+	WORD $0x6e30de96 // fmul v22.4s, v20.4s, v16.4s
+	WORD $0x4ea9d6b0 // fsub v16.4s, v21.4s, v9.4s
+	WORD $0x4eb01e14 // mov v20.16b, v16.16b
+	WORD $0x4e36ceb4 // fmla v20.4s, v21.4s, v22.4s
+	WORD $0x4eafd690 // fsub v16.4s, v20.4s, v15.4s
+	WORD $0x4eb11e34 // mov v20.16b, v17.16b
+	WORD $0x4e30cdb4 // fmla v20.4s, v13.4s, v16.4s
+	WORD $0x6ea1e5f1 // fcmgt v17.4s, v15.4s, v1.4s
+	WORD $0x6e741e51 // bsl v17.16b, v18.16b, v20.16b
+	CBZ R5, alone0
+	WORD $0x3dc00194 // ldr q20, [x12]
+	WORD $0x6e34de31 // fmul v17.4s, v17.4s, v20.4s
+alone0:
+	WORD $0x3d800151 // str q17, [x10]
+	WORD $0x3dc00571 // ldr q17, [x11, #16]
+	WORD $0x6e31dd74 // fmul v20.4s, v11.4s, v17.4s
+	WORD $0x6e31dd92 // fmul v18.4s, v12.4s, v17.4s
+	WORD $0x4eb21e4f // mov v15.16b, v18.16b
+	WORD $0x4e31ce8f // fmla v15.4s, v20.4s, v17.4s
+	WORD $0x4eb1f5d4 // fmin v20.4s, v14.4s, v17.4s
+	WORD $0x4e34f410 // fmax v16.4s, v0.4s, v20.4s
+	WORD $0x6e2ade14 // fmul v20.4s, v16.4s, v10.4s
+	WORD $0x4e218a96 // frintn v22.4s, v20.4s
+	WORD $0x4e21aad5 // fcvtns v21.4s, v22.4s
+	WORD $0x4f3756b5 // shl v21.4s, v21.4s, #23
+	WORD $0x4ea986b5 // add v21.4s, v21.4s, v9.4s
+	WORD $0x4eb6d693 // fsub v19.4s, v20.4s, v22.4s
+	WORD $0x6ea0fa96 // fneg v22.4s, v20.4s
+	WORD $0x4e2ace16 // fmla v22.4s, v16.4s, v10.4s
+	WORD $0x4eb61ed4 // mov v20.16b, v22.16b
+	WORD $0x4e22ce14 // fmla v20.4s, v16.4s, v2.4s
+	WORD $0x4e34d676 // fadd v22.4s, v19.4s, v20.4s
+	WORD $0x4ea41c94 // mov v20.16b, v4.16b
+	WORD $0x4e36cc74 // fmla v20.4s, v3.4s, v22.4s
+	WORD $0x4ea51cb3 // mov v19.16b, v5.16b
+	WORD $0x4e36ce93 // fmla v19.4s, v20.4s, v22.4s
+	WORD $0x4ea61cd4 // mov v20.16b, v6.16b
+	WORD $0x4e36ce74 // fmla v20.4s, v19.4s, v22.4s
+	WORD $0x4ea71cf3 // mov v19.16b, v7.16b
+	WORD $0x4e36ce93 // fmla v19.4s, v20.4s, v22.4s
+	WORD $0x4ea81d14 // mov v20.16b, v8.16b
+	WORD $0x4e36ce74 // fmla v20.4s, v19.4s, v22.4s
+	WORD $0x6e34ded3 // fmul v19.4s, v22.4s, v20.4s
+	WORD $0x4ea9d6b4 // fsub v20.4s, v21.4s, v9.4s
+	WORD $0x4eb41e96 // mov v22.16b, v20.16b
+	WORD $0x4e33ceb6 // fmla v22.4s, v21.4s, v19.4s
+	WORD $0x4eb1d6d4 // fsub v20.4s, v22.4s, v17.4s
+	WORD $0x4eb21e56 // mov v22.16b, v18.16b
+	WORD $0x4e34cdb6 // fmla v22.4s, v13.4s, v20.4s
+	WORD $0x6ea1e632 // fcmgt v18.4s, v17.4s, v1.4s
+	WORD $0x6e761df2 // bsl v18.16b, v15.16b, v22.16b
+	CBZ R5, alone1
+	WORD $0x3dc00596 // ldr q22, [x12, #16]
+	WORD $0x6e36de52 // fmul v18.4s, v18.4s, v22.4s
+alone1:
+	WORD $0x3d800552 // str q18, [x10, #16]
+	WORD $0x3dc00972 // ldr q18, [x11, #32]
+	WORD $0x6e32dd76 // fmul v22.4s, v11.4s, v18.4s
+	WORD $0x6e32dd8f // fmul v15.4s, v12.4s, v18.4s
+	WORD $0x4eaf1df1 // mov v17.16b, v15.16b
+	WORD $0x4e32ced1 // fmla v17.4s, v22.4s, v18.4s
+	WORD $0x4eb2f5d6 // fmin v22.4s, v14.4s, v18.4s
+	WORD $0x4e36f414 // fmax v20.4s, v0.4s, v22.4s
+	WORD $0x6e2ade96 // fmul v22.4s, v20.4s, v10.4s
+	WORD $0x4e218ad3 // frintn v19.4s, v22.4s
+	WORD $0x4e21aa75 // fcvtns v21.4s, v19.4s
+	WORD $0x4f3756b5 // shl v21.4s, v21.4s, #23
+	WORD $0x4ea986b5 // add v21.4s, v21.4s, v9.4s
+	WORD $0x4eb3d6d0 // fsub v16.4s, v22.4s, v19.4s
+	WORD $0x6ea0fad3 // fneg v19.4s, v22.4s
+	WORD $0x4e2ace93 // fmla v19.4s, v20.4s, v10.4s
+	WORD $0x4eb31e76 // mov v22.16b, v19.16b
+	WORD $0x4e22ce96 // fmla v22.4s, v20.4s, v2.4s
+	WORD $0x4e36d613 // fadd v19.4s, v16.4s, v22.4s
+	WORD $0x4ea41c96 // mov v22.16b, v4.16b
+	WORD $0x4e33cc76 // fmla v22.4s, v3.4s, v19.4s
+	WORD $0x4ea51cb0 // mov v16.16b, v5.16b
+	WORD $0x4e33ced0 // fmla v16.4s, v22.4s, v19.4s
+	WORD $0x4ea61cd6 // mov v22.16b, v6.16b
+	WORD $0x4e33ce16 // fmla v22.4s, v16.4s, v19.4s
+	WORD $0x4ea71cf0 // mov v16.16b, v7.16b
+	WORD $0x4e33ced0 // fmla v16.4s, v22.4s, v19.4s
+	WORD $0x4ea81d16 // mov v22.16b, v8.16b
+	WORD $0x4e33ce16 // fmla v22.4s, v16.4s, v19.4s
+	WORD $0x6e36de70 // fmul v16.4s, v19.4s, v22.4s
+	WORD $0x4ea9d6b6 // fsub v22.4s, v21.4s, v9.4s
+	WORD $0x4eb61ed3 // mov v19.16b, v22.16b
+	WORD $0x4e30ceb3 // fmla v19.4s, v21.4s, v16.4s
+	WORD $0x4eb2d676 // fsub v22.4s, v19.4s, v18.4s
+	WORD $0x4eaf1df3 // mov v19.16b, v15.16b
+	WORD $0x4e36cdb3 // fmla v19.4s, v13.4s, v22.4s
+	WORD $0x6ea1e64f // fcmgt v15.4s, v18.4s, v1.4s
+	WORD $0x6e731e2f // bsl v15.16b, v17.16b, v19.16b
+	CBZ R5, alone2
+	WORD $0x3dc00993 // ldr q19, [x12, #32]
+	WORD $0x6e33ddef // fmul v15.4s, v15.4s, v19.4s
+alone2:
+	WORD $0x3d80094f // str q15, [x10, #32]
+	WORD $0x3dc00d6f // ldr q15, [x11, #48]
+	WORD $0x6e2fdd73 // fmul v19.4s, v11.4s, v15.4s
+	WORD $0x6e2fdd91 // fmul v17.4s, v12.4s, v15.4s
+	WORD $0x4eb11e32 // mov v18.16b, v17.16b
+	WORD $0x4e2fce72 // fmla v18.4s, v19.4s, v15.4s
+	WORD $0x4eaff5d3 // fmin v19.4s, v14.4s, v15.4s
+	WORD $0x4e33f416 // fmax v22.4s, v0.4s, v19.4s
+	WORD $0x6e2aded3 // fmul v19.4s, v22.4s, v10.4s
+	WORD $0x4e218a70 // frintn v16.4s, v19.4s
+	WORD $0x4e21aa15 // fcvtns v21.4s, v16.4s
+	WORD $0x4f3756b5 // shl v21.4s, v21.4s, #23
+	WORD $0x4ea986b5 // add v21.4s, v21.4s, v9.4s
+	WORD $0x4eb0d674 // fsub v20.4s, v19.4s, v16.4s
+	WORD $0x6ea0fa70 // fneg v16.4s, v19.4s
+	WORD $0x4e2aced0 // fmla v16.4s, v22.4s, v10.4s
+	WORD $0x4eb01e13 // mov v19.16b, v16.16b
+	WORD $0x4e22ced3 // fmla v19.4s, v22.4s, v2.4s
+	WORD $0x4e33d690 // fadd v16.4s, v20.4s, v19.4s
+	WORD $0x4ea41c93 // mov v19.16b, v4.16b
+	WORD $0x4e30cc73 // fmla v19.4s, v3.4s, v16.4s
+	WORD $0x4ea51cb4 // mov v20.16b, v5.16b
+	WORD $0x4e30ce74 // fmla v20.4s, v19.4s, v16.4s
+	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
+	WORD $0x4e30ce93 // fmla v19.4s, v20.4s, v16.4s
+	WORD $0x4ea71cf4 // mov v20.16b, v7.16b
+	WORD $0x4e30ce74 // fmla v20.4s, v19.4s, v16.4s
+	WORD $0x4ea81d13 // mov v19.16b, v8.16b
+	WORD $0x4e30ce93 // fmla v19.4s, v20.4s, v16.4s
+	WORD $0x6e33de14 // fmul v20.4s, v16.4s, v19.4s
+	WORD $0x4ea9d6b3 // fsub v19.4s, v21.4s, v9.4s
+	WORD $0x4eb31e70 // mov v16.16b, v19.16b
+	WORD $0x4e34ceb0 // fmla v16.4s, v21.4s, v20.4s
+	WORD $0x4eafd613 // fsub v19.4s, v16.4s, v15.4s
+	WORD $0x4eb11e30 // mov v16.16b, v17.16b
+	WORD $0x4e33cdb0 // fmla v16.4s, v13.4s, v19.4s
+	WORD $0x6ea1e5f1 // fcmgt v17.4s, v15.4s, v1.4s
+	WORD $0x6e701e51 // bsl v17.16b, v18.16b, v16.16b
+	CBZ R5, alone3
+	WORD $0x3dc00d90 // ldr q16, [x12, #48]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+alone3:
+	WORD $0x3d800d51 // str q17, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+// func squaresNEON(x []float32) float32
+TEXT ·squaresNEON(SB), NOSPLIT, $0-28
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	MOVD x_base+0(FP), R10
+	MOVD x_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc00144 // ldr q4, [x10]
+	WORD $0x6e24dc84 // fmul v4.4s, v4.4s, v4.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00544 // ldr q4, [x10, #16]
+	WORD $0x6e24dc84 // fmul v4.4s, v4.4s, v4.4s
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD $0x3dc00944 // ldr q4, [x10, #32]
+	WORD $0x6e24dc84 // fmul v4.4s, v4.4s, v4.4s
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD $0x3dc00d44 // ldr q4, [x10, #48]
+	WORD $0x6e24dc84 // fmul v4.4s, v4.4s, v4.4s
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	ADD $64, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x6e004004 // ext v4.16b, v0.16b, v0.16b, #8
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x6e002004 // ext v4.16b, v0.16b, v0.16b, #4
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	FMOVS F0, ret+24(FP)
+	RET
+
+// func convNEON(y, rows, w []float32, width int)
+TEXT ·convNEON(SB), NOSPLIT, $0-80
+	MOVD y_len+8(FP), R14
+	LSL $2, R14, R14
+	MOVD width+72(FP), R17
+	MOVD y_base+0(FP), R10
+	MOVD rows_base+24(FP), R11
+	MOVD w_base+48(FP), R12
+	MOVD y_len+8(FP), R2
+	LSR $4, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc00180 // ldr q0, [x12]
+	WORD $0x3dc00581 // ldr q1, [x12, #16]
+	WORD $0x3dc00982 // ldr q2, [x12, #32]
+	WORD $0x3dc00d83 // ldr q3, [x12, #48]
+	MOVD R11, R15
+	ADD R14, R12, R16
+	MOVD R17, R5
+row:
+	WORD $0x3dc001e4 // ldr q4, [x15]
+	WORD $0x3dc00205 // ldr q5, [x16]
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc005e4 // ldr q4, [x15, #16]
+	WORD $0x3dc00605 // ldr q5, [x16, #16]
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD $0x3dc009e4 // ldr q4, [x15, #32]
+	WORD $0x3dc00a05 // ldr q5, [x16, #32]
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD $0x3dc00de4 // ldr q4, [x15, #48]
+	WORD $0x3dc00e05 // ldr q5, [x16, #48]
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	ADD R14, R15, R15
+	ADD R14, R16, R16
+	SUB $1, R5, R5
+	CBNZ R5, row
+	WORD $0x3d800140 // str q0, [x10]
+	WORD $0x3d800541 // str q1, [x10, #16]
+	WORD $0x3d800942 // str q2, [x10, #32]
+	WORD $0x3d800d43 // str q3, [x10, #48]
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	RET
+
+// func delta16NEON(y, v, to, from, decay, forget, k, q []float32, beta float32)
+TEXT ·delta16NEON(SB), NOSPLIT, $0-196
+	MOVD from_base+72(FP), R10
+	MOVD forget_base+120(FP), R7
+	MOVD k_len+152(FP), R2
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+dot:
+	WORD $0x4d40c8f0 // ld1r {v16.4s}, [x7]
+	ADD $4, R7, R7
+	WORD $0x3dc00151 // ldr q17, [x10]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	WORD $0x3dc00551 // ldr q17, [x10, #16]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	WORD $0x3dc00951 // ldr q17, [x10, #32]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD $0x3dc00d51 // ldr q17, [x10, #48]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	ADD $64, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, dot
+	MOVD v_base+24(FP), R9
+	MOVWU beta+192(FP), R5
+	WORD $0x4e040cb0 // dup v16.4s, w5
+	WORD $0x3dc00128 // ldr q8, [x9]
+	WORD $0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	WORD $0x6e30dd08 // fmul v8.4s, v8.4s, v16.4s
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x3dc00529 // ldr q9, [x9, #16]
+	WORD $0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD $0x6e30dd29 // fmul v9.4s, v9.4s, v16.4s
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x3dc0092a // ldr q10, [x9, #32]
+	WORD $0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	WORD $0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x3dc00d2b // ldr q11, [x9, #48]
+	WORD $0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
+	WORD $0x6e30dd6b // fmul v11.4s, v11.4s, v16.4s
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	MOVD from_base+72(FP), R10
+	MOVD to_base+48(FP), R11
+	MOVD decay_base+96(FP), R6
+	MOVD k_base+144(FP), R8
+	MOVD q_base+168(FP), R14
+	MOVD k_len+152(FP), R2
+update:
+	WORD $0x4d40c8d0 // ld1r {v16.4s}, [x6]
+	ADD $4, R6, R6
+	WORD $0x4d40c911 // ld1r {v17.4s}, [x8]
+	ADD $4, R8, R8
+	WORD $0x4d40c9d2 // ld1r {v18.4s}, [x14]
+	ADD $4, R14, R14
+	WORD $0x3dc00153 // ldr q19, [x10]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd14 // fmul v20.4s, v8.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800173 // str q19, [x11]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d400 // fadd v0.4s, v0.4s, v19.4s
+	WORD $0x3dc00553 // ldr q19, [x10, #16]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd34 // fmul v20.4s, v9.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800573 // str q19, [x11, #16]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d421 // fadd v1.4s, v1.4s, v19.4s
+	WORD $0x3dc00953 // ldr q19, [x10, #32]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd54 // fmul v20.4s, v10.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800973 // str q19, [x11, #32]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d442 // fadd v2.4s, v2.4s, v19.4s
+	WORD $0x3dc00d53 // ldr q19, [x10, #48]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd74 // fmul v20.4s, v11.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800d73 // str q19, [x11, #48]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d463 // fadd v3.4s, v3.4s, v19.4s
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, update
+	MOVD y_base+0(FP), R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	RET
+
+// func delta32NEON(y, v, to, from, decay, forget, k, q []float32, beta float32)
+TEXT ·delta32NEON(SB), NOSPLIT, $0-196
+	MOVD from_base+72(FP), R10
+	MOVD forget_base+120(FP), R7
+	MOVD k_len+152(FP), R2
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+dot:
+	WORD $0x4d40c8f0 // ld1r {v16.4s}, [x7]
+	ADD $4, R7, R7
+	WORD $0x3dc00151 // ldr q17, [x10]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	WORD $0x3dc00551 // ldr q17, [x10, #16]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	WORD $0x3dc00951 // ldr q17, [x10, #32]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD $0x3dc00d51 // ldr q17, [x10, #48]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD $0x3dc01151 // ldr q17, [x10, #64]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d484 // fadd v4.4s, v4.4s, v17.4s
+	WORD $0x3dc01551 // ldr q17, [x10, #80]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d4a5 // fadd v5.4s, v5.4s, v17.4s
+	WORD $0x3dc01951 // ldr q17, [x10, #96]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d4c6 // fadd v6.4s, v6.4s, v17.4s
+	WORD $0x3dc01d51 // ldr q17, [x10, #112]
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31d4e7 // fadd v7.4s, v7.4s, v17.4s
+	ADD $128, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, dot
+	MOVD v_base+24(FP), R9
+	MOVWU beta+192(FP), R5
+	WORD $0x4e040cb0 // dup v16.4s, w5
+	WORD $0x3dc00128 // ldr q8, [x9]
+	WORD $0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	WORD $0x6e30dd08 // fmul v8.4s, v8.4s, v16.4s
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x3dc00529 // ldr q9, [x9, #16]
+	WORD $0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD $0x6e30dd29 // fmul v9.4s, v9.4s, v16.4s
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x3dc0092a // ldr q10, [x9, #32]
+	WORD $0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	WORD $0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x3dc00d2b // ldr q11, [x9, #48]
+	WORD $0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
+	WORD $0x6e30dd6b // fmul v11.4s, v11.4s, v16.4s
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x3dc0112c // ldr q12, [x9, #64]
+	WORD $0x4ea4d58c // fsub v12.4s, v12.4s, v4.4s
+	WORD $0x6e30dd8c // fmul v12.4s, v12.4s, v16.4s
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x3dc0152d // ldr q13, [x9, #80]
+	WORD $0x4ea5d5ad // fsub v13.4s, v13.4s, v5.4s
+	WORD $0x6e30ddad // fmul v13.4s, v13.4s, v16.4s
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x3dc0192e // ldr q14, [x9, #96]
+	WORD $0x4ea6d5ce // fsub v14.4s, v14.4s, v6.4s
+	WORD $0x6e30ddce // fmul v14.4s, v14.4s, v16.4s
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x3dc01d2f // ldr q15, [x9, #112]
+	WORD $0x4ea7d5ef // fsub v15.4s, v15.4s, v7.4s
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	MOVD from_base+72(FP), R10
+	MOVD to_base+48(FP), R11
+	MOVD decay_base+96(FP), R6
+	MOVD k_base+144(FP), R8
+	MOVD q_base+168(FP), R14
+	MOVD k_len+152(FP), R2
+update:
+	WORD $0x4d40c8d0 // ld1r {v16.4s}, [x6]
+	ADD $4, R6, R6
+	WORD $0x4d40c911 // ld1r {v17.4s}, [x8]
+	ADD $4, R8, R8
+	WORD $0x4d40c9d2 // ld1r {v18.4s}, [x14]
+	ADD $4, R14, R14
+	WORD $0x3dc00153 // ldr q19, [x10]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd14 // fmul v20.4s, v8.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800173 // str q19, [x11]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d400 // fadd v0.4s, v0.4s, v19.4s
+	WORD $0x3dc00553 // ldr q19, [x10, #16]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd34 // fmul v20.4s, v9.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800573 // str q19, [x11, #16]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d421 // fadd v1.4s, v1.4s, v19.4s
+	WORD $0x3dc00953 // ldr q19, [x10, #32]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd54 // fmul v20.4s, v10.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800973 // str q19, [x11, #32]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d442 // fadd v2.4s, v2.4s, v19.4s
+	WORD $0x3dc00d53 // ldr q19, [x10, #48]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd74 // fmul v20.4s, v11.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800d73 // str q19, [x11, #48]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d463 // fadd v3.4s, v3.4s, v19.4s
+	WORD $0x3dc01153 // ldr q19, [x10, #64]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd94 // fmul v20.4s, v12.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d801173 // str q19, [x11, #64]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d484 // fadd v4.4s, v4.4s, v19.4s
+	WORD $0x3dc01553 // ldr q19, [x10, #80]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31ddb4 // fmul v20.4s, v13.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d801573 // str q19, [x11, #80]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d4a5 // fadd v5.4s, v5.4s, v19.4s
+	WORD $0x3dc01953 // ldr q19, [x10, #96]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31ddd4 // fmul v20.4s, v14.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d801973 // str q19, [x11, #96]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d4c6 // fadd v6.4s, v6.4s, v19.4s
+	WORD $0x3dc01d53 // ldr q19, [x10, #112]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31ddf4 // fmul v20.4s, v15.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d801d73 // str q19, [x11, #112]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d4e7 // fadd v7.4s, v7.4s, v19.4s
+	ADD $128, R10, R10
+	ADD $128, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, update
+	MOVD y_base+0(FP), R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	WORD $0x3d801124 // str q4, [x9, #64]
+	WORD $0x3d801525 // str q5, [x9, #80]
+	WORD $0x3d801926 // str q6, [x9, #96]
+	WORD $0x3d801d27 // str q7, [x9, #112]
+	RET
+
+// func scan16NEON(y, x, to, from, b, c []float32, decay, skip float32)
+TEXT ·scan16NEON(SB), NOSPLIT, $0-152
+	MOVD to_base+48(FP), R11
+	MOVD from_base+72(FP), R10
+	MOVD b_base+96(FP), R8
+	MOVD b_len+104(FP), R2
+	MOVD c_base+120(FP), R14
+	MOVD x_base+24(FP), R5
+	MOVWU skip+148(FP), R9
+	WORD $0x4e040d30 // dup v16.4s, w9
+	WORD $0x3dc000a8 // ldr q8, [x5]
+	WORD $0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
+	WORD $0x3dc004a9 // ldr q9, [x5, #16]
+	WORD $0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
+	WORD $0x3dc008aa // ldr q10, [x5, #32]
+	WORD $0x6e30dd42 // fmul v2.4s, v10.4s, v16.4s
+	WORD $0x3dc00cab // ldr q11, [x5, #48]
+	WORD $0x6e30dd63 // fmul v3.4s, v11.4s, v16.4s
+	MOVWU decay+144(FP), R9
+	WORD $0x4e040d30 // dup v16.4s, w9
+update:
+	WORD $0x4d40c911 // ld1r {v17.4s}, [x8]
+	ADD $4, R8, R8
+	WORD $0x4d40c9d2 // ld1r {v18.4s}, [x14]
+	ADD $4, R14, R14
+	WORD $0x3dc00153 // ldr q19, [x10]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd14 // fmul v20.4s, v8.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800173 // str q19, [x11]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d400 // fadd v0.4s, v0.4s, v19.4s
+	WORD $0x3dc00553 // ldr q19, [x10, #16]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd34 // fmul v20.4s, v9.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800573 // str q19, [x11, #16]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d421 // fadd v1.4s, v1.4s, v19.4s
+	WORD $0x3dc00953 // ldr q19, [x10, #32]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd54 // fmul v20.4s, v10.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800973 // str q19, [x11, #32]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d442 // fadd v2.4s, v2.4s, v19.4s
+	WORD $0x3dc00d53 // ldr q19, [x10, #48]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd74 // fmul v20.4s, v11.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800d73 // str q19, [x11, #48]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d463 // fadd v3.4s, v3.4s, v19.4s
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, update
+	MOVD y_base+0(FP), R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	RET
+
+// func scan32NEON(y, x, to, from, b, c []float32, decay, skip float32)
+TEXT ·scan32NEON(SB), NOSPLIT, $0-152
+	MOVD to_base+48(FP), R11
+	MOVD from_base+72(FP), R10
+	MOVD b_base+96(FP), R8
+	MOVD b_len+104(FP), R2
+	MOVD c_base+120(FP), R14
+	MOVD x_base+24(FP), R5
+	MOVWU skip+148(FP), R9
+	WORD $0x4e040d30 // dup v16.4s, w9
+	WORD $0x3dc000a8 // ldr q8, [x5]
+	WORD $0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
+	WORD $0x3dc004a9 // ldr q9, [x5, #16]
+	WORD $0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
+	WORD $0x3dc008aa // ldr q10, [x5, #32]
+	WORD $0x6e30dd42 // fmul v2.4s, v10.4s, v16.4s
+	WORD $0x3dc00cab // ldr q11, [x5, #48]
+	WORD $0x6e30dd63 // fmul v3.4s, v11.4s, v16.4s
+	WORD $0x3dc010ac // ldr q12, [x5, #64]
+	WORD $0x6e30dd84 // fmul v4.4s, v12.4s, v16.4s
+	WORD $0x3dc014ad // ldr q13, [x5, #80]
+	WORD $0x6e30dda5 // fmul v5.4s, v13.4s, v16.4s
+	WORD $0x3dc018ae // ldr q14, [x5, #96]
+	WORD $0x6e30ddc6 // fmul v6.4s, v14.4s, v16.4s
+	WORD $0x3dc01caf // ldr q15, [x5, #112]
+	WORD $0x6e30dde7 // fmul v7.4s, v15.4s, v16.4s
+	MOVWU decay+144(FP), R9
+	WORD $0x4e040d30 // dup v16.4s, w9
+update:
+	WORD $0x4d40c911 // ld1r {v17.4s}, [x8]
+	ADD $4, R8, R8
+	WORD $0x4d40c9d2 // ld1r {v18.4s}, [x14]
+	ADD $4, R14, R14
+	WORD $0x3dc00153 // ldr q19, [x10]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd14 // fmul v20.4s, v8.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800173 // str q19, [x11]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d400 // fadd v0.4s, v0.4s, v19.4s
+	WORD $0x3dc00553 // ldr q19, [x10, #16]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd34 // fmul v20.4s, v9.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800573 // str q19, [x11, #16]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d421 // fadd v1.4s, v1.4s, v19.4s
+	WORD $0x3dc00953 // ldr q19, [x10, #32]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd54 // fmul v20.4s, v10.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800973 // str q19, [x11, #32]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d442 // fadd v2.4s, v2.4s, v19.4s
+	WORD $0x3dc00d53 // ldr q19, [x10, #48]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd74 // fmul v20.4s, v11.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d800d73 // str q19, [x11, #48]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d463 // fadd v3.4s, v3.4s, v19.4s
+	WORD $0x3dc01153 // ldr q19, [x10, #64]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31dd94 // fmul v20.4s, v12.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d801173 // str q19, [x11, #64]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d484 // fadd v4.4s, v4.4s, v19.4s
+	WORD $0x3dc01553 // ldr q19, [x10, #80]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31ddb4 // fmul v20.4s, v13.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d801573 // str q19, [x11, #80]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d4a5 // fadd v5.4s, v5.4s, v19.4s
+	WORD $0x3dc01953 // ldr q19, [x10, #96]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31ddd4 // fmul v20.4s, v14.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d801973 // str q19, [x11, #96]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d4c6 // fadd v6.4s, v6.4s, v19.4s
+	WORD $0x3dc01d53 // ldr q19, [x10, #112]
+	WORD $0x6e30de73 // fmul v19.4s, v19.4s, v16.4s
+	WORD $0x6e31ddf4 // fmul v20.4s, v15.4s, v17.4s
+	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD $0x3d801d73 // str q19, [x11, #112]
+	WORD $0x6e32de73 // fmul v19.4s, v19.4s, v18.4s
+	WORD $0x4e33d4e7 // fadd v7.4s, v7.4s, v19.4s
+	ADD $128, R10, R10
+	ADD $128, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, update
+	MOVD y_base+0(FP), R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	WORD $0x3d801124 // str q4, [x9, #64]
+	WORD $0x3d801525 // str q5, [x9, #80]
+	WORD $0x3d801926 // str q6, [x9, #96]
+	WORD $0x3d801d27 // str q7, [x9, #112]
+	RET
+
 DATA iq4<>+0(SB)/1, $0x81
 DATA iq4<>+1(SB)/1, $0x98
 DATA iq4<>+2(SB)/1, $0xad

@@ -19,7 +19,7 @@ func (d *Device) Norm(dst, src model.Act, n model.Norm) {
 	}
 	j.norm.w, j.norm.b = d.vector(n.W, size, dst.Width), d.vector(n.B, size, dst.Width)
 	if n.Gate.Width != 0 {
-		j.gate = d.view(n.Gate)
+		j.gate, j.act = d.view(n.Gate), functionOf(n.GateBy, false)
 	}
 	if n.Kind == model.RMSNorm && size == dst.Width && n.Gate.Width == 0 && j.norm.w != nil && j.norm.b == nil {
 		j.op, j.vec, j.eps = plainNormRow, j.norm.w, n.Eps
@@ -69,9 +69,7 @@ func normRow(j *rowJob, r int) {
 		group := y[at:][:n.size]
 		part := x[at:][:n.size]
 		if gate != nil && n.GateFirst {
-			for i, v := range part {
-				group[i] = v * activate(&n.GateBy, gate[at+i])
-			}
+			j.d.impl.apply(group, gate[at:][:n.size], part, &j.act)
 			part = group
 		}
 		w, b := n.w, n.b
@@ -90,9 +88,7 @@ func normRow(j *rowJob, r int) {
 			j.d.impl.norm(group, part, w, n.Eps)
 		}
 		if gate != nil && !n.GateFirst {
-			for i := range group {
-				group[i] *= activate(&n.GateBy, gate[at+i])
-			}
+			j.d.impl.apply(group, gate[at:][:n.size], group, &j.act)
 		}
 	}
 	j.finish(r)

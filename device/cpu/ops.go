@@ -94,11 +94,14 @@ type impl struct {
 	blend func(y, x []float32, a, b float32)
 	// scale is y[i] = x[i] * s, i < len(y).
 	scale func(y, x []float32, s float32)
+	// pointwise are functions of single numbers.
+	pointwise [pointwiseKinds]pointwiseFunc
 	// pick are the draw's own kernels; max is another.
 	pick sampler.Kernels
 
 	blocks blockKernels
 	attention
+	recurrent
 }
 
 type (

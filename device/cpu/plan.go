@@ -125,10 +125,7 @@ func (sc *scratch) allocate(d *Device, s model.Shape) (err error) {
 		return err
 	}
 	if len(s.States) > 0 {
-		sc.head, sc.conv, sc.ones = make([]float32, headFloats), make([]float32, convColumns), make([]float32, convColumns)
-		for i := range sc.ones {
-			sc.ones[i] = 1
-		}
+		sc.head, sc.conv = make([]float32, headFloats), make([]float32, (maxConv-1+stateRows)*convColumns)
 	}
 	rows := min(draftRows, s.Spec.MaxTokens)
 	if sc.chunk, err = d.mem.floats(rows * stride(draftTiles*rowsPerTile)); err != nil {
@@ -155,8 +152,9 @@ func (d *Device) addActivation(a model.ActShape, rows int) error {
 	return nil
 }
 
-// headFloats is the greatest number of keys and values of a head of a recurrence.
-const headFloats = 1 << 12
+// headFloats is what a recurrence keeps of some positions of a head. One position of the widest head
+// has to fit.
+const headFloats = 1 << 13
 
 // stride is the distance of rows of the given width, in numbers.
 func stride(width int) int {

@@ -36,35 +36,39 @@ func (x *states) of(slot int32, i int) []float32 {
 	return x.data[at:min(at+x.slot, len(x.data)):len(x.data)]
 }
 
-// run is the rows [first, last) of sequence s, and n numbers from number at on of its state, which
-// are copied to where they shall be left first.
-func (d *Device) run(s, state, at, n int) (first, last int, x []float32) {
-	b := d.batch
+// run is the rows [first, last) of sequence s.
+func (d *Device) run(s int) (first, last int) {
 	if s > 0 {
-		first = int(b.QueryEnd[s-1])
+		first = int(d.batch.QueryEnd[s-1])
 	}
-	x = d.states.of(b.StateOut[s], state)[at:][:n]
-	if in := b.StateIn[s]; in != b.StateOut[s] {
-		copy(x, d.states.of(in, state)[at:][:n])
-	}
-	return first, int(b.QueryEnd[s]), x
+	return first, int(d.batch.QueryEnd[s])
 }
 
-// stateJob computes a recurrence: a chunk is a sequence and a head, or some columns. Each is
-// computed token by token, so that no bit depends on how the sequence was cut.
-type stateJob struct {
-	d     *Device
-	op    func(j *stateJob, sc *scratch, s, part int)
-	parts int // of a sequence
+// state is n numbers from number at on of a state of sequence s: where its run goes on from, and where
+// it is left.
+func (d *Device) state(s, state, at, n int) (in, out []float32) {
+	b := d.batch
+	return d.states.of(b.StateIn[s], state)[at:][:n], d.states.of(b.StateOut[s], state)[at:][:n]
+}
 
-	dst        view
-	q, k, v    view // of Delta; x, b and c of Scan; q is src of Conv
-	a, b       view // of Delta; a is dt of Scan
-	conv       *model.Conv
-	delta      *model.Delta
-	scan       *model.Scan
-	w, bias, t []float32 // weights
-	skip       []float32
+// stateJob computes a recurrence: a chunk is a sequence and a head, some columns of a head, or some
+// columns of a convolution. Each is computed token by token, so that no bit depends on how the
+// sequence was cut.
+type stateJob struct {
+	d      *Device
+	op     func(j *stateJob, sc *scratch, s, part int)
+	parts  int // of a sequence
+	groups int // of the blocks of a head, each of which is a part of its own
+
+	dst     view
+	q, k, v view // of Delta; x, b and c of Scan; q is src of Conv
+	a, b    view // of Delta; a is dt of Scan
+	conv    *model.Conv
+	act     function // of Conv
+	delta   *model.Delta
+	scan    *model.Scan
+	w, t    []float32 // weights
+	skip    []float32
 }
 
 func (j *stateJob) do(worker, chunk int) {
@@ -79,57 +83,82 @@ func (d *Device) recur(j stateJob) {
 	}
 }
 
-// convColumns is how many columns of a convolution are computed together.
-const convColumns = 128
+// stateRows is how many positions are prepared at a time: the state of a block and what they need
+// stay in the first-level cache.
+const stateRows = 8
+
+// cut is into how many groups the blocks of a head's columns are cut, so that there is a chunk for
+// every thread. What is computed once for a head and a position is computed in each group.
+func (d *Device) cut(heads, columns int) int {
+	chunks, blocks := len(d.batch.QueryEnd)*heads, stateBlocks(columns)
+	return min(max((chunksPerWorker*d.team.threads+chunks-1)/max(chunks, 1), 1), blocks)
+}
+
+func stateBlocks(columns int) int { return (columns + stateColumns - 1) / stateColumns }
+
+// convColumns is how many columns of a convolution are computed together, maxConv the widest one.
+const (
+	convColumns = 128
+	maxConv     = 16
+)
 
 // Conv implements model.Device.
 func (d *Device) Conv(dst, src model.Act, c *model.Conv) {
-	j := stateJob{op: convPart, conv: c, w: d.params[c.W].vec, parts: (src.Width + convColumns - 1) / convColumns}
-	if dst.Width != src.Width || len(j.w) != src.Width*c.Width || c.Width < 2 || c.Width > maxConv {
-		panic(fmt.Sprintf("cpu: a convolution of %d over rows of %d into rows of %d with %d weights", c.Width, src.Width, dst.Width, len(j.w)))
+	if w := d.params[c.W].vec; dst.Width != src.Width || len(w) != src.Width*c.Width || c.Width < 2 || c.Width > maxConv {
+		panic(fmt.Sprintf("cpu: a convolution of %d over rows of %d into rows of %d with %d weights", c.Width, src.Width, dst.Width, len(w)))
 	}
-	if c.B != model.NoWeight {
-		j.bias = d.params[c.B].vec
-	}
-	j.q, j.dst = d.view(src), d.written(dst)
-	d.recur(j)
+	d.recur(stateJob{op: convPart, conv: c, act: functionOf(c.Act, false), w: d.turn(c), parts: (src.Width + convColumns - 1) / convColumns,
+		q: d.view(src), dst: d.written(dst)})
 }
 
-// maxConv is the widest convolution.
-const maxConv = 16
+// turn is the weights of a convolution as its kernel has them: for every part of the columns their
+// biases, then the weights of the oldest row and so on. That is made once for each convolution.
+func (d *Device) turn(c *model.Conv) []float32 {
+	p := &d.params[c.W]
+	if p.turned != nil {
+		return p.turned
+	}
+	width := len(p.vec) / c.Width
+	p.turned = make([]float32, width*(c.Width+1))
+	for first := 0; first < width; first += convColumns {
+		n := min(convColumns, width-first)
+		part := p.turned[first*(c.Width+1):]
+		if c.B != model.NoWeight {
+			copy(part[:n], d.params[c.B].vec[first:])
+		}
+		for i := range n {
+			for k := range c.Width {
+				part[(k+1)*n+i] = p.vec[(first+i)*c.Width+k]
+			}
+		}
+	}
+	return p.turned
+}
 
+// convPart keeps the rows of a part as [row][column], those of the state first. So dst may be src.
 func convPart(j *stateJob, sc *scratch, s, part int) {
 	c, first := j.conv, part*convColumns
 	n := min(convColumns, j.q.width-first)
-	kept := c.Width - 1
-	from, to, state := j.d.run(s, c.State, part*convColumns*kept, n*kept)
-	row := sc.conv[:n]
-	for r := from; r < to; r++ {
-		x, y := j.q.row(r)[first:][:n], j.dst.row(r)[first:][:n]
-		for i := range n {
-			w := j.w[(first+i)*c.Width:][:c.Width]
-			sum := float32(0)
-			if j.bias != nil {
-				sum = j.bias[first+i]
-			}
-			for k := range kept {
-				sum += float32(w[k] * state[k*n+i])
-			}
-			row[i] = sum + float32(w[kept]*x[i])
+	kept, w := c.Width-1, j.w[first*(c.Width+1):]
+	rows, conv := sc.conv, j.d.impl.convOf(n)
+	in, out := j.d.state(s, c.State, first*kept, n*kept)
+	copy(rows, in)
+	strip := 0
+	for r, to := j.d.run(s); r < to; r += strip {
+		copy(rows[:kept*n], rows[strip*n:])
+		strip = min(stateRows, to-r)
+		for i := range strip {
+			copy(rows[(kept+i)*n:][:n], j.q.row(r + i)[first:])
 		}
-		copy(state, state[n:])
-		copy(state[(kept-1)*n:], x)
-		switch {
-		case plainSiLU(c.Act):
-			j.d.impl.gate(y, row, sc.ones[:n])
-		case c.Act.Kind == model.Identity:
-			copy(y, row)
-		default:
-			for i, v := range row {
-				y[i] = activate(&c.Act, v)
+		for i := range strip {
+			y := j.dst.row(r + i)[first:][:n]
+			conv(y, rows[i*n:], w, c.Width)
+			if c.Act.Kind != model.Identity {
+				j.d.impl.apply(y, y, nil, &j.act)
 			}
 		}
 	}
+	copy(out, rows[strip*n:])
 }
 
 // Delta implements model.Device.
@@ -138,98 +167,157 @@ func (d *Device) Delta(dst, q, k, v, a, b model.Act, x *model.Delta) {
 	if x.PerChannel {
 		decays *= x.KeyDim
 	}
-	j := stateJob{op: deltaHead, delta: x, parts: x.ValueHeads, w: d.params[x.A].vec, t: d.params[x.DtBias].vec}
+	groups := d.cut(x.ValueHeads, x.ValueDim)
+	j := stateJob{op: deltaHead, delta: x, groups: groups, parts: x.ValueHeads * groups, w: d.params[x.A].vec, t: d.params[x.DtBias].vec}
 	if q.Width != x.KeyHeads*x.KeyDim || k.Width != q.Width || v.Width != x.ValueHeads*x.ValueDim || dst.Width != v.Width || a.Width != decays || b.Width != x.ValueHeads ||
-		x.ValueHeads%x.KeyHeads != 0 || len(j.w) != x.ValueHeads || len(j.t) != decays {
+		x.ValueHeads%x.KeyHeads != 0 || len(j.w) != x.ValueHeads || len(j.t) != decays || deltaNumbers*x.KeyDim > headFloats-2*rowsPerTile {
 		panic(fmt.Sprintf("cpu: the delta rule for rows of %d, %d, %d, %d and %d into rows of %d", q.Width, k.Width, v.Width, a.Width, b.Width, dst.Width))
 	}
 	j.q, j.k, j.v, j.a, j.b, j.dst = d.view(q), d.view(k), d.view(v), d.view(a), d.view(b), d.written(dst)
 	d.recur(j)
 }
 
-func deltaHead(j *stateJob, sc *scratch, s, h int) {
-	x, im := j.delta, j.d.impl
+// deltaHead computes a group of a head's blocks, each for some positions before the next one. The
+// first position of the run reads the state where it is, and leaves it where it shall be.
+func deltaHead(j *stateJob, sc *scratch, s, part int) {
+	x, h, g := j.delta, part/j.groups, part%j.groups
 	kd, vd := x.KeyDim, x.ValueDim
-	from, to, state := j.d.run(s, x.State, h*kd*vd, kd*vd)
-	key := h / (x.ValueHeads / x.KeyHeads)
-	q, k, sum := sc.head[:kd], sc.head[kd:2*kd], sc.head[2*kd:][:vd]
-	for r := from; r < to; r++ {
-		unit(q, j.q.row(r)[key*kd:][:kd], x.L2Eps)
-		unit(k, j.k.row(r)[key*kd:][:kd], x.L2Eps)
-		beta := x.BetaScale * float32(1/(1+math.Exp(-float64(j.b.row(r)[h]))))
-		decays := j.a.row(r)
-		decay := float32(0)
-		if !x.PerChannel {
-			decay = decayOf(x, j.w[h], decays[h]+j.t[h])
-		}
-		clear(sum)
-		for i := range kd {
-			if x.PerChannel {
-				decay = decayOf(x, j.w[h], decays[h*kd+i]+j.t[h*kd+i])
+	in, out := j.d.state(s, x.State, h*kd*vd, kd*vd)
+	blocks := stateBlocks(vd)
+	first, to := j.d.run(s)
+	most := min(stateRows, (headFloats-2*rowsPerTile)/(deltaNumbers*kd))
+	for r := first; r < to; r += most {
+		n := min(most, to-r)
+		keys := j.prepare(sc, r, n, h)
+		for at := g * blocks / j.groups * stateColumns; at < min((g+1)*blocks/j.groups*stateColumns, vd); at += stateColumns {
+			w := min(stateColumns, vd-at)
+			state, step := out[at*kd:][:w*kd], j.d.impl.deltaOf(w)
+			from := state
+			if r == first {
+				from = in[at*kd:][:w*kd]
 			}
-			row := state[i*vd:][:vd]
-			im.scale(row, row, decay)
-			im.blend(sum, row, 1, k[i])
-		}
-		for i, v := range j.v.row(r)[h*vd:][:vd] {
-			sum[i] = (v - sum[i]) * beta
-		}
-		y := j.dst.row(r)[h*vd:][:vd]
-		clear(y)
-		for i := range kd {
-			row := state[i*vd:][:vd]
-			im.blend(row, sum, 1, k[i])
-			im.blend(y, row, 1, float32(q[i]*x.Scale))
+			for i := range n {
+				p, column := keys.of(i), h*vd+at
+				step(j.dst.row(r + i)[column:][:w], j.v.row(r + i)[column:][:w], state, from, p[:kd], p[kd:2*kd], p[2*kd:3*kd], p[3*kd:4*kd], keys.betas[i])
+				from = state
+			}
 		}
 	}
 }
 
-// decayOf is the decay of d for an input of x and an A of a.
-func decayOf(d *model.Delta, a, x float32) float32 {
-	if d.Lower != 0 {
-		return float32(math.Exp(float64(d.Lower) / (1 + math.Exp(float64(a)*float64(x)))))
-	}
-	return float32(math.Exp(float64(a) * softplus(float64(x))))
+// deltaKeys are what some positions of a head need: of each the decays, these times the key, the key and
+// the query, [positions, deltaNumbers, KeyDim], and a beta.
+type deltaKeys struct {
+	numbers, betas []float32
+	size           int
 }
 
-// unit divides x by the root of the sum of its squares.
-func unit(y, x []float32, eps float32) {
-	sum := 0.0
-	for _, v := range x {
-		sum += float64(v) * float64(v)
+const deltaNumbers = 4
+
+func (k *deltaKeys) of(i int) []float32 { return k.numbers[i*k.size:][:k.size] }
+
+// prepare computes them for rows [r, r+n) of head h.
+func (j *stateJob) prepare(sc *scratch, r, n, h int) deltaKeys {
+	x, im := j.delta, j.d.impl
+	kd := x.KeyDim
+	at := h / (x.ValueHeads / x.KeyHeads) * kd
+	// Kernels take sixteen numbers at a time, so what is after the n-th is computed and not used.
+	keys := deltaKeys{numbers: sc.head[2*rowsPerTile:], betas: sc.head[:rowsPerTile], size: deltaNumbers * kd}
+	decays := sc.head[rowsPerTile : 2*rowsPerTile]
+	for i := range n {
+		keys.betas[i], decays[i] = j.b.row(r + i)[h], 0
+		if !x.PerChannel {
+			decays[i] = j.a.row(r + i)[h] + j.t[h]
+		}
 	}
-	by := float32(1 / math.Sqrt(sum+float64(eps)))
-	for i, v := range x {
-		y[i] = v * by
+	im.pointwise[sigmoidOf](keys.betas, keys.betas, nil, nil)
+	if !x.PerChannel {
+		im.decays(decays, j.w[h], x.Lower)
 	}
+	for i := range n {
+		p := keys.of(i)
+		decay, forget, k, q := p[:kd], p[kd:2*kd], p[2*kd:3*kd], p[3*kd:]
+		if x.PerChannel {
+			for c, v := range j.a.row(r + i)[h*kd:][:kd] {
+				decay[c] = v + j.t[h*kd+c]
+			}
+			im.decays(decay, j.w[h], x.Lower)
+		} else {
+			for c := range decay {
+				decay[c] = decays[i]
+			}
+		}
+		im.unit(k, j.k.row(r + i)[at:][:kd], x.L2Eps, 1)
+		im.unit(q, j.q.row(r + i)[at:][:kd], x.L2Eps, x.Scale)
+		im.scaleMul(forget, decay, k, 1)
+		keys.betas[i] *= x.BetaScale
+	}
+	return keys
 }
 
-// Scan implements model.Device. The state of a head is kept as [StateDim, HeadDim].
+// decays replaces each x by exp(a * softplus(x)), or by exp(lower * sigmoid(-a*x)) if there is a lower bound.
+func (im *impl) decays(x []float32, a, lower float32) {
+	if lower != 0 {
+		im.scale(x, x, -a)
+		im.pointwise[sigmoidOf](x, x, nil, nil)
+		im.scale(x, x, lower)
+	} else {
+		im.pointwise[softplusOf](x, x, nil, nil)
+		im.scale(x, x, a)
+	}
+	im.pointwise[expOf](x, x, nil, nil)
+}
+
+// unit divides x by the root of the sum of its squares, and multiplies with scale.
+func (im *impl) unit(y, x []float32, eps, scale float32) {
+	im.scale(y, x, float32(float64(scale)/math.Sqrt(float64(im.sum(x))+float64(eps))))
+}
+
+// Scan implements model.Device. The state of a head is kept as [StateDim, HeadDim], in blocks of columns.
 func (d *Device) Scan(dst, x, b, c, dt model.Act, s *model.Scan) {
-	j := stateJob{op: scanHead, scan: s, parts: s.Heads, w: d.params[s.A].vec, t: d.params[s.DtBias].vec, skip: d.params[s.D].vec}
+	groups := d.cut(s.Heads, s.HeadDim)
+	j := stateJob{op: scanHead, scan: s, groups: groups, parts: s.Heads * groups, w: d.params[s.A].vec, t: d.params[s.DtBias].vec, skip: d.params[s.D].vec}
 	if x.Width != s.Heads*s.HeadDim || dst.Width != x.Width || b.Width != s.Groups*s.StateDim || c.Width != b.Width || dt.Width != s.Heads || s.Heads%s.Groups != 0 ||
-		len(j.w) != s.Heads || len(j.t) != s.Heads || len(j.skip) != s.Heads {
+		len(j.w) != s.Heads || len(j.t) != s.Heads || len(j.skip) != s.Heads || s.StateDim > headFloats-2*rowsPerTile {
 		panic(fmt.Sprintf("cpu: a scan of rows of %d, %d, %d and %d into rows of %d", x.Width, b.Width, c.Width, dt.Width, dst.Width))
 	}
 	j.q, j.k, j.v, j.a, j.dst = d.view(x), d.view(b), d.view(c), d.view(dt), d.written(dst)
 	d.recur(j)
 }
 
-func scanHead(j *stateJob, _ *scratch, s, h int) {
-	x, im := j.scan, j.d.impl
-	n, p := x.StateDim, x.HeadDim
-	from, to, state := j.d.run(s, x.State, h*n*p, n*p)
-	group := h / (x.Heads / x.Groups) * n
-	for r := from; r < to; r++ {
-		in, y := j.q.row(r)[h*p:][:p], j.dst.row(r)[h*p:][:p]
-		b, c := j.k.row(r)[group:][:n], j.v.row(r)[group:][:n]
-		dt := min(max(float32(softplus(float64(j.a.row(r)[h]+j.t[h]))), x.DtMin), x.DtMax)
-		decay := float32(math.Exp(float64(float32(dt * j.w[h]))))
-		im.scale(y, in, j.skip[h])
+// scanHead is to Scan what deltaHead is to Delta.
+func scanHead(j *stateJob, sc *scratch, s, part int) {
+	x, im, h, g := j.scan, j.d.impl, part/j.groups, part%j.groups
+	sd, hd := x.StateDim, x.HeadDim
+	in, out := j.d.state(s, x.State, h*sd*hd, sd*hd)
+	blocks, group := stateBlocks(hd), h/(x.Heads/x.Groups)*sd
+	first, to := j.d.run(s)
+	most := min(stateRows, (headFloats-2*rowsPerTile)/sd)
+	for r := first; r < to; r += most {
+		n := min(most, to-r)
+		decays, steps, inputs := sc.head[:rowsPerTile], sc.head[rowsPerTile:2*rowsPerTile], sc.head[2*rowsPerTile:]
 		for i := range n {
-			row := state[i*p:][:p]
-			im.blend(row, in, decay, float32(dt*b[i]))
-			im.blend(y, row, 1, c[i])
+			steps[i] = j.a.row(r + i)[h] + j.t[h]
+		}
+		im.pointwise[softplusOf](steps, steps, nil, nil)
+		for i, dt := range steps[:n] {
+			dt = min(max(dt, x.DtMin), x.DtMax)
+			decays[i] = float32(dt * j.w[h])
+			im.scale(inputs[i*sd:][:sd], j.k.row(r + i)[group:][:sd], dt)
+		}
+		im.pointwise[expOf](decays, decays, nil, nil)
+		for at := g * blocks / j.groups * stateColumns; at < min((g+1)*blocks/j.groups*stateColumns, hd); at += stateColumns {
+			w := min(stateColumns, hd-at)
+			state, step := out[at*sd:][:w*sd], im.scanOf(w)
+			from := state
+			if r == first {
+				from = in[at*sd:][:w*sd]
+			}
+			for i := range n {
+				column := h*hd + at
+				step(j.dst.row(r + i)[column:][:w], j.q.row(r + i)[column:][:w], state, from, inputs[i*sd:][:sd], j.v.row(r + i)[group:][:sd], decays[i], j.skip[h])
+				from = state
+			}
 		}
 	}
 }

@@ -48,7 +48,7 @@ type rowJob struct {
 	vec      []float32
 	eps      float32 // of a norm, or a factor
 	norm     normOf
-	act      model.Activation
+	act      function
 	by       model.Index
 	offset   int
 	weighted bool // of experts

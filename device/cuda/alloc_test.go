@@ -16,7 +16,13 @@ func TestStepAlloc(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("invariants allocate")
 	}
-	m := openModel(t, "qwen3")
+	for _, name := range []string{"qwen3", "families/qwen3_5_moe", "families/nemotron_h"} {
+		t.Run(name, func(t *testing.T) { stepAlloc(t, openModel(t, name)) })
+	}
+}
+
+func stepAlloc(t *testing.T, m *model.Model) {
+	t.Helper()
 	for _, plain := range []bool{false, true} {
 		cfg := config()
 		cfg.PlainLaunch = plain

@@ -37,7 +37,7 @@ type Config struct {
 	// Products chooses the kernels of matrix products.
 	Products Products
 	// Weights is the format in which matrices are stored. With BF16, matrices that the
-	// checkpoint stores in a form that Q8 or Q4 holds exactly are stored in it. With Q8 and Q4 products use
+	// checkpoint stores in a form that Q8, Q4 or MXFP4 holds exactly are stored in it. With Q8 and Q4 products use
 	// mma.sync, whatever Products is; activations stay bfloat16.
 	Weights Format
 	// Widen says that matrices, and tables of embeddings, which the checkpoint stores in
@@ -76,7 +76,7 @@ func (c Config) Validate() error {
 	if c.Products > WGMMA {
 		return fmt.Errorf("%w: products %d", ErrConfig, c.Products)
 	}
-	if int(c.Weights) >= len(formats) {
+	if c.Weights > Q4 {
 		return fmt.Errorf("%w: format %d of weights", ErrConfig, c.Weights)
 	}
 	if c.Products == WGMMA && c.PlainLaunch {

@@ -20,11 +20,11 @@ var (
 	_ model.Resizer = (*Device)(nil)
 )
 
-// network is what a Device was planned for: layers that are alike.
+// network is what a Device was planned for.
 type network struct {
 	shape  model.Shape
-	layers int
-	net    model.KVShape // of each layer
+	heads  []heads // by Shape.KV
+	groups []int   // tokens of a tile of attention, for each way to cut runs
 }
 
 // Device computes on one GPU. It belongs to the OS thread that opened it, which

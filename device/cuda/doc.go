@@ -49,7 +49,30 @@
 // Other kinds of norms, activations and sums are kernels of their own (elements.go): norm_rows,
 // act_gate after a product into the scratch buffer, and elements. A product that reads float32
 // rows, such as the residual stream of a layer without a first norm, reads a copy in bfloat16.
+//
+// Attention and the store before it have two sets of kernels. Those named above are for heads of one
+// size of up to 128 dimensions (the store: 256) and windows. Layers with anything else (larger heads,
+// values of another size, sinks, bounded scores, chunks, queries scaled by position, no keys of their own)
+// have attn_*_x* and rope_kv_x, which are slower (heads.go). Which set a layer has depends on its network alone.
 // Plan refuses networks with pieces that have no kernel (pieces.go).
+//
+// # Experts
+//
+// A mixture is five kernels, or six: route, group_rows, the first product, its activation where that is not SwiGLU
+// without bias, the second product, sum_experts. Entries, which are a row and an expert that
+// it chose, are sorted on the device, and products are launched for as many tiles as there can be, so that
+// a graph does for every choice; blocks without a tile end at once. All matrices are in a table
+// that is written before the first step, and those of a mixture's experts are equally far apart in it. A
+// step whose entries would take more than entryBytes is computed in several turns.
+//
+// The router reads float32: its weights, and rows that no product has rounded, for which the buffer of normed rows is
+// float32 in such networks (model.ActShape.Sum). Rows that pad a graph's bucket choose no expert.
+//
+// # Recurrent states
+//
+// States lie in slots beside the KV pool, and kernels take slots from the batch. A block has 32 columns of a head's
+// state in shared memory and walks through the sequence's tokens (src/recurrent.cu); a convolution keeps its last
+// rows in registers.
 //
 // # Graphs
 //
@@ -80,6 +103,11 @@
 //   - Config.PlainLaunch launches every kernel through gorgonia.org/cu, without graphs and
 //     tensor maps, with the same bits. It is there to tell a fault of a kernel from one of
 //     the ways to launch it.
+//   - A product writes whole tiles of 64 columns. Into a view whose columns are no whole tiles, and
+//     which other columns follow, it goes by scratch memory (multiplyAside). Writing less than a tile
+//     in the kernels would cost all others a test.
+//   - Experts' products do not cut K into ranges: there are enough of them to keep the processors busy, and
+//     partial sums would need memory for every tile that there could be.
 //   - The order of calls used to say what could be fused: a product waited for the Add or the
 //     gate that followed it, and any call could end a graph's capture. Now model.Device has
 //     these as operations.
@@ -94,8 +122,8 @@
 // # Files
 //
 // device.go opens a device, load.go and format.go take weights in, plan.go and memory.go
-// allocate. step.go has the operations of a step, attend.go and gemm.go two of them, graph.go
-// the graphs, draw.go draws and results, elements.go norms and functions of single numbers.
-// launch.go and module.go launch and load kernels, and lab.go runs single ones for package
-// check.
+// allocate. step.go has the operations of a step, heads.go and gemm.go some of them, attend.go the
+// work lists of attention, graph.go the graphs, draw.go draws and results, elements.go norms and functions of
+// single numbers, experts.go and recurrent.go mixtures and states, launch.go and module.go launch and load
+// kernels, and lab.go runs single ones for package check.
 package cuda

@@ -339,7 +339,7 @@ func WarmUp(be backend.Backend) error {
 	for _, tokens := range []int{s.MaxTokens, 1} {
 		b, d := &backend.Batch{}, &backend.Draws{}
 		block := int32(1)
-		for len(b.Tokens) < tokens && len(b.QueryEnd) < s.MaxSeqs {
+		for len(b.Tokens) < tokens && len(b.QueryEnd) < s.MaxSeqs && (s.StateSlots == 0 || len(b.QueryEnd)+1 < s.StateSlots) {
 			n := min(tokens-len(b.Tokens), s.MaxSeqTokens)
 			first := block
 			for i := range n {
@@ -352,6 +352,9 @@ func WarmUp(be backend.Backend) error {
 			}
 			b.At = append(b.At, int32(len(b.Tokens)-1))
 			b.QueryEnd, b.KVLen, b.TableEnd = append(b.QueryEnd, int32(len(b.Tokens))), append(b.KVLen, int32(n)), append(b.TableEnd, int32(len(b.Tables)))
+			if s.StateSlots > 0 {
+				b.StateIn, b.StateOut = append(b.StateIn, 0), append(b.StateOut, int32(len(b.QueryEnd)))
+			}
 			d.Rows = append(d.Rows, backend.Draw{Temperature: 1, TopP: 1, Mask: -1, Allow: -1, Target: -1})
 		}
 		out := &backend.Out{Tokens: make([]int32, len(b.At)), Logprobs: make([]float32, len(b.At)), Ranks: make([]int32, len(b.At))}

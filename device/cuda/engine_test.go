@@ -105,9 +105,15 @@ func requests(g *rand.Rand, n, vocab int) []engine.Request {
 
 // TestMetamorphic: in the engine with two steps in flight, no bit of a log-probability
 // depends on the pool, the budget, the prefix cache, preemption, other requests or the way
-// kernels are launched.
+// kernels are launched. One of the networks has recurrent states and experts.
 func TestMetamorphic(t *testing.T) {
-	m := openModel(t, "qwen3")
+	for _, name := range []string{"qwen3", "families/qwen3_5_moe"} {
+		t.Run(name, func(t *testing.T) { metamorphic(t, openModel(t, name)) })
+	}
+}
+
+func metamorphic(t *testing.T, m *model.Model) {
+	t.Helper()
 	g := rand.New(rand.NewPCG(21, 21))
 	jobs := requests(g, 5, m.Config.VocabSize)
 	var preempted, hits uint64

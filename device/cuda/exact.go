@@ -18,7 +18,7 @@ import (
 
 // Matrices that a checkpoint stores as whole numbers with scales are packed into the tiles of
 // Q8 and Q4 as they are, if these hold them: the numbers of blocks of 32 columns in [-128, 127]
-// or [-8, 7], and a scale that is a float16. The host does this, because each stored form
+// or [-8, 7], and a scale that is a float16. MXFP4 has tiles of its own. The host does this, because each stored form
 // would need a kernel of its own, and reading the file takes longer.
 
 // StoredAs is the format in which Load keeps a matrix or a table of embeddings. exact says that
@@ -26,6 +26,9 @@ import (
 // ErrStored, or a fault of a file that was cut: the scales are read.
 func (c Config) StoredAs(m model.Matrix) (f Format, exact bool, err error) {
 	defer weights.CatchFault(debug.SetPanicOnFault(true), m.Rows, &err)
+	if m.Use == model.Exact {
+		return BF16, true, nil // as float32, which holds all numbers as they are
+	}
 	coded := -1
 	for i := range m.Rows {
 		if m.Rows[i].Quantized() {
@@ -38,7 +41,7 @@ func (c Config) StoredAs(m model.Matrix) (f Format, exact bool, err error) {
 	if coded < 0 || c.Weights != BF16 {
 		return f, false, nil
 	}
-	if f, exact = keeps(m.Rows); exact {
+	if f, exact = keeps(m.Rows); exact && (f != MXFP4 || m.Use != model.Embedding) { // of which no kernel reads rows
 		return f, true, nil
 	}
 	if t := &m.Rows[coded]; !c.Widen {
@@ -70,6 +73,10 @@ func keepsOne(t *weights.Tensor) (Format, bool) {
 		return Q8, true
 	case p == nil && t.DType == weights.Q4_0:
 		return Q4, true
+	case p == nil && t.DType == weights.MXFP4:
+		return MXFP4, true
+	case p != nil && t.DType == weights.F4:
+		return MXFP4, p.Scales.DType == weights.F8E8M0 && p.GroupColumns == blockColumns && p.GroupRows == 1 && p.Global == 0 && p.Order == nil && t.Pairs == 0
 	case p == nil || p.Order != nil || t.DType != weights.I8 && t.DType != weights.I32 || t.Pairs != 0:
 		return 0, false
 	case p.GroupColumns%blockColumns != 0 && p.GroupColumns < t.Shape[1]:
@@ -119,7 +126,7 @@ func toHalf(v float32) uint16 {
 }
 
 // block reads block b of 32 columns of row r: whole numbers, zeros behind the row's end, and
-// the scale, which is a float16.
+// the scale, which is a float16. Of MXFP4 it reads codes, and the scale is a bfloat16.
 func block(q *[blockColumns]int8, t *weights.Tensor, r, b int) (scale uint16) {
 	switch {
 	case t.Packed != nil:
@@ -131,6 +138,16 @@ func block(q *[blockColumns]int8, t *weights.Tensor, r, b int) (scale uint16) {
 			q[i] = int8(v)
 		}
 		return binary.LittleEndian.Uint16(at)
+	case t.DType == weights.MXFP4:
+		const size = 1 + blockColumns/2
+		at := t.Data[t.StoredRow(r)*t.DType.RowBytes(t.Shape[1])+b*size:][:size]
+		for i, v := range at[1:] {
+			q[i], q[i+blockColumns/2] = int8(v&15), int8(v>>4)
+		}
+		if at[0] == 0 {
+			return 0x0040 // 2^-127, which is subnormal
+		}
+		return uint16(at[0]) << 7
 	default: // Q4_0
 		const size = 2 + blockColumns/2
 		at := t.Data[t.StoredRow(r)*t.DType.RowBytes(t.Shape[1])+b*size:][:size]
@@ -147,8 +164,14 @@ func packedBlock(q *[blockColumns]int8, t *weights.Tensor, r, b int) (scale uint
 	n := min(blockColumns, t.Shape[1]-k)
 	t.Codes(codes[:n], r, k)
 	g := t.Group(k)
-	zero := t.GroupZero(r, g)
 	*q = [blockColumns]int8{}
+	if t.DType == weights.F4 {
+		for i, c := range codes[:n] {
+			q[i] = int8(c)
+		}
+		return uint16(math.Float32bits(t.GroupScale(r, g)) >> 16)
+	}
+	zero := t.GroupZero(r, g)
 	for i, c := range codes[:n] {
 		v := int32(c)
 		if t.DType == weights.I8 {
@@ -224,13 +247,21 @@ func packTileRow(dst []byte, p *param, rows []weights.Tensor, nt int) (err error
 		}
 		for b := range cdiv(p.k, blockColumns) {
 			scale := block(&q, t, r, b)
-			if scale&0x7c00 == 0x7c00 {
+			if most := p.as.infinite(); scale&most == most {
 				return fmt.Errorf("%w: the scale of row %d, columns from %d on, is not a number (tensor %q)", weights.ErrDamaged, r, b*blockColumns, t.Name)
 			}
 			p.as.place(dst[b/2*tile:][:tile], in, b%2, scale, &q)
 		}
 	}
 	return nil
+}
+
+// infinite are the bits of a scale's exponent, which all are 1 if it is not a number.
+func (f Format) infinite() uint16 {
+	if f == MXFP4 {
+		return 0x7f80
+	}
+	return 0x7c00
 }
 
 // source is the tensor and its row that row in of row nt of tiles holds; nil: none.
@@ -264,6 +295,9 @@ func (f Format) place(tile []byte, in, kb int, scale uint16, q *[blockColumns]in
 			tile[((mi*2+kb)*32+reader)*16+step*8+(h+2*upper)*2+c&1] = byte(int(v) + 128)
 			continue
 		}
-		tile[((mi*2+kb)*32+reader)*8+step*4+upper+2*(c&1)] |= byte(v+8) << (4 * h)
+		if f == Q4 {
+			v += 8
+		}
+		tile[((mi*2+kb)*32+reader)*8+step*4+upper+2*(c&1)] |= byte(v) << (4 * h)
 	}
 }

@@ -25,15 +25,27 @@ func (f Format) at(tiles []byte, r, c, k int) float32 {
 		q = int(word>>(4*(reg+4*e))&15) - 8
 	}
 	scales := tile[len(tile)-256:]
+	if f == MXFP4 {
+		code := q + 8
+		number := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
+		if code > 8 { // the negative zero is a zero
+			number = -number
+		}
+		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(scales[(kb*64+in)*2:]))<<16) * number
+	}
 	return weights.FromFloat16(binary.LittleEndian.Uint16(scales[(kb*64+in)*2:])) * float32(q)
 }
 
-// randomBlocks is a matrix of Q8_0 or Q4_0 with all codes and finite scales.
+// randomBlocks is a matrix of Q8_0, Q4_0 or MXFP4 with all codes and finite scales.
 func randomBlocks(rng *rand.Rand, d weights.DType, n, k int) weights.Tensor {
 	t := weights.Tensor{Name: d.String(), DType: d, Shape: []int{n, k}, Data: make([]byte, n*d.RowBytes(k))}
 	_, size := d.Block()
 	for i := range t.Data {
-		if t.Data[i] = byte(rng.Uint32()); i%size == 1 && t.Data[i]&0x7c == 0x7c {
+		t.Data[i] = byte(rng.Uint32())
+		switch {
+		case d == weights.MXFP4 && i%size == 0:
+			t.Data[i] %= 252 // all numbers can be doubled
+		case d != weights.MXFP4 && i%size == 1 && t.Data[i]&0x7c == 0x7c:
 			t.Data[i] ^= 0x40
 		}
 	}
@@ -56,6 +68,17 @@ func randomWords(rng *rand.Rand, bits, n, k, group int, zero func() uint32) weig
 	return weights.Tensor{Name: "words", DType: weights.I32, Shape: []int{n, k}, Packed: p, Data: bytes(n*k*bits/8, rng.Uint32)}
 }
 
+// randomPairs is a matrix as gpt-oss stores it.
+func randomPairs(rng *rand.Rand, n, k int) weights.Tensor {
+	t := randomBlocks(rng, weights.I8, n, k/2+k/32)
+	p := &weights.Packed{Layout: weights.RowPairs, Bits: 4, GroupRows: 1, GroupColumns: 32}
+	p.Scales = weights.Tensor{DType: weights.F8E8M0, Shape: []int{n, k / 32}, Data: t.Data[n*k/2:]}
+	for i := range p.Scales.Data {
+		p.Scales.Data[i] %= 252
+	}
+	return weights.Tensor{Name: "pairs", DType: weights.F4, Shape: []int{n, k}, Packed: p, Data: t.Data[:n*k/2]}
+}
+
 // TestExact: tiles of matrices that are stored in codes hold the same numbers.
 func TestExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -71,6 +94,8 @@ func TestExact(t *testing.T) {
 		"q4_0":           {rows: []weights.Tensor{randomBlocks(rng, weights.Q4_0, 64, 160)}, want: Q4},
 		"stacked":        {rows: []weights.Tensor{permuted, randomBlocks(rng, weights.Q8_0, 100, 64), randomBlocks(rng, weights.Q8_0, 3, 64)}, want: Q8},
 		"gated":          {rows: []weights.Tensor{randomBlocks(rng, weights.Q4_0, 40, 64), randomBlocks(rng, weights.Q4_0, 40, 64)}, gated: true, want: Q4},
+		"mxfp4":          {rows: []weights.Tensor{randomBlocks(rng, weights.MXFP4, 70, 96), randomBlocks(rng, weights.MXFP4, 10, 96)}, want: MXFP4},
+		"mxfp4, gated":   {rows: []weights.Tensor{randomPairs(rng, 40, 160), randomPairs(rng, 40, 160)}, gated: true, want: MXFP4},
 		"int4":           {rows: []weights.Tensor{randomWords(rng, 4, 24, 128, 64, eights)}, want: Q4},
 		"int4, any zero": {rows: []weights.Tensor{randomWords(rng, 4, 24, 128, 32, rng.Uint32)}, want: Q8},
 		"int8":           {rows: []weights.Tensor{randomWords(rng, 8, 24, 64, 64, func() uint32 { return 0x80808080 })}, want: Q8},

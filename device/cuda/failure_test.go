@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,8 +260,9 @@ func TestUnusable(t *testing.T) {
 	for name, edit := range map[string]func(*model.Shape){
 		"no layers":     func(s *model.Shape) { s.KV = nil },
 		"heads":         func(s *model.Shape) { s.KV = model.UniformKV(1, 5, 2, 32) },
-		"a wide group":  func(s *model.Shape) { s.KV = model.UniformKV(1, 2*128, 2, 32) },
-		"a large head":  func(s *model.Shape) { s.KV = model.UniformKV(1, 4, 2, 256) },
+		"a large head":  func(s *model.Shape) { s.KV = model.UniformKV(1, 4, 2, 578) },
+		"large values":  func(s *model.Shape) { s.KV[0].ValueDim = 514 },
+		"odd values":    func(s *model.Shape) { s.KV[0].ValueDim = 31 },
 		"an odd head":   func(s *model.Shape) { s.KV = model.UniformKV(1, 4, 2, 31) },
 		"an odd width":  func(s *model.Shape) { s.Acts[0].Width = 33 },
 		"a small block": func(s *model.Shape) { s.Spec.BlockTokens = 8 },
@@ -275,7 +277,7 @@ func TestUnusable(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := ok
-		s.Acts = []model.ActShape{{Width: 64}}
+		s.Acts, s.KV = []model.ActShape{{Width: 64}}, slices.Clone(ok.KV)
 		edit(&s)
 		if err := d.Plan(s); !errors.Is(err, cuda.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
@@ -305,6 +307,14 @@ func TestResizeKV(t *testing.T) {
 	h := newHarness(t, r, 1)
 	v := m.Config.VocabSize
 	h.step(chunk{seq: &sequence{tokens: randomTokens(rand.New(rand.NewPCG(1, 1)), 15, v)}, n: 15, draw: greedy()})
+	if err := cuda.WarmUp(r); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWarmUpStates: the largest step has no more sequences than there are states for.
+func TestWarmUpStates(t *testing.T) {
+	r := onGPU(t, openModel(t, "families/lfm2"), config(), model.Options{NumBlocks: 20, MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: 32, StateSlots: 2, Depth: 2})
 	if err := cuda.WarmUp(r); err != nil {
 		t.Error(err)
 	}

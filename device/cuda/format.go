@@ -15,9 +15,10 @@ import (
 type Format uint8
 
 const (
-	BF16 Format = iota // rounded to nearest even where the checkpoint has more
-	Q8                 // blocks of 32 columns of a row as 8-bit numbers with a float16 scale
-	Q4                 // the same with 4 bits
+	BF16  Format = iota // rounded to nearest even where the checkpoint has more
+	Q8                  // blocks of 32 columns of a row as 8-bit numbers with a float16 scale
+	Q4                  // the same with 4 bits
+	MXFP4               // 4-bit floating point E2M1 with powers of two for 32 columns: only of matrices that are stored so
 )
 
 // formats has the part of a kernel's name, the size of a tile in bytes, and the greatest
@@ -27,9 +28,10 @@ var formats = [...]struct {
 	tile    int
 	largest float32
 }{
-	BF16: {"bf16", kernels.BF16Tile, 0x1.fefffep127}, // beyond it rounding gives infinity
-	Q8:   {"q8", kernels.Q8Tile, 127 * 65504},        // float16's greatest, in as many units
-	Q4:   {"q4", kernels.Q4Tile, 8 * 65504},
+	BF16:  {"bf16", kernels.BF16Tile, 0x1.fefffep127}, // beyond it rounding gives infinity
+	Q8:    {"q8", kernels.Q8Tile, 127 * 65504},        // float16's greatest, in as many units
+	Q4:    {"q4", kernels.Q4Tile, 8 * 65504},
+	MXFP4: {"mxfp4", kernels.Q4Tile, math.MaxFloat32}, // nothing is rounded to it
 }
 
 func (f Format) String() string { return formats[f].name }

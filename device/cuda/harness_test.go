@@ -88,6 +88,7 @@ type harness struct {
 	t    testing.TB
 	b    backend.Backend
 	free []int32 // blocks, in the order in which they are used
+	slot int32   // the newest state slot that a sequence has
 }
 
 type flight struct {
@@ -100,6 +101,8 @@ type sequence struct {
 	tokens   []int32
 	computed int
 	table    []int32
+	state    int32 // slot of its state; 0: none yet
+	spare    int32 // a second slot of its own
 }
 
 // chunk computes the next n tokens of a sequence. The logits of the last one
@@ -159,6 +162,9 @@ func (h *harness) begin(chunks ...chunk) *flight {
 			b.Slots = append(b.Slots, s.table[pos/spec.BlockTokens]*int32(spec.BlockTokens)+int32(pos%spec.BlockTokens))
 			s.computed++
 		}
+		if spec.StateSlots > 0 {
+			h.moveState(b, s)
+		}
 		b.QueryEnd = append(b.QueryEnd, int32(len(b.Tokens)))
 		b.KVLen = append(b.KVLen, int32(s.computed))
 		b.Tables = append(b.Tables, s.table...)
@@ -173,6 +179,18 @@ func (h *harness) begin(chunks ...chunk) *flight {
 		h.t.Fatal(err)
 	}
 	return f
+}
+
+// moveState has the state of s go on from its slot to its other one, and in every third step stay where it is.
+func (h *harness) moveState(b *backend.Batch, s *sequence) {
+	in := s.state
+	if in == 0 {
+		s.state, s.spare = h.slot+1, h.slot+2
+		h.slot += 2
+	} else if s.computed%3 > 0 {
+		s.state, s.spare = s.spare, s.state
+	}
+	b.StateIn, b.StateOut = append(b.StateIn, in), append(b.StateOut, s.state)
 }
 
 func (h *harness) end(f *flight) *backend.Out {

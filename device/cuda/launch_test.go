@@ -69,9 +69,16 @@ func TestLaunches(t *testing.T) {
 
 // TestMergeFrom: it changes no bit whether the block that ends last or a launch of its own
 // merges the parts of attention, also when a sequence passes from one to the other, and
-// with graphs and without.
+// with graphs and without. The same holds with chunks that begin within a part, of which the parts
+// before are listed and left out.
 func TestMergeFrom(t *testing.T) {
+	t.Run("chunks", func(t *testing.T) { mergeFrom(t, 514) })
+	mergeFrom(t, 0)
+}
+
+func mergeFrom(t *testing.T, size int) {
 	m := openModel(t, "qwen3")
+	edit(m, func(a *model.AttentionSpec) { a.Chunk = size })
 	m.Config.MaxSeqTokens = 600
 	v := m.Config.VocabSize
 	const prompt, length = 508, 516 // into the second part
@@ -90,6 +97,9 @@ func TestMergeFrom(t *testing.T) {
 		{"apart from the fourth token on, launched one by one", prompt + 4, true, 0},
 		{"apart because of a neighbour", prompt + 20, false, prompt + 30},
 	} {
+		if size > 0 && c.mergeFrom == prompt+4 {
+			continue // the same again
+		}
 		t.Run(c.name, func(t *testing.T) {
 			cfg := config()
 			cfg.MergeFrom, cfg.PlainLaunch = c.mergeFrom, c.plain

@@ -50,6 +50,8 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	switch m.Use {
 	case model.Linear, model.Gated, model.Embedding:
 		err = d.loadMatrix(&p, m)
+	case model.Exact:
+		err = d.loadExact(&p, m)
 	case model.Vector:
 		p.data, p.n, err = d.loadVector(m.Rows)
 	}
@@ -87,8 +89,10 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 		d.need.work = max(d.need.work, int64(kernels.GemmWork(mostFew, mostFew, p.n, p.k)))
 		d.need.counters = max(d.need.counters, int64(kernels.GemmCounters(mostFew, mostFew, p.n))*4)
 	}
+	// Only a head can be an embedding too. The parts of other tensors may be copies that exist only while they are loaded.
 	from := origin{unsafe.SliceData(m.Rows[0].Data), p.as}
-	if len(m.Rows) == 1 && d.loaded[from] != 0 {
+	shared := len(m.Rows) == 1 && p.n == d.shape.Spec.VocabSize
+	if shared && d.loaded[from] != 0 {
 		p.data = d.loaded[from]
 		return nil
 	}
@@ -107,7 +111,7 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 	if err != nil {
 		return err
 	}
-	if len(m.Rows) == 1 {
+	if shared {
 		d.loaded[from] = p.data
 	}
 	return nil
@@ -268,6 +272,9 @@ func (d *Device) seal() error {
 	d.sealed = true
 	var err error
 	if d.work.gemm, err = d.mem.bytes(d.need.work); err != nil {
+		return err
+	}
+	if err := d.sealExperts(); err != nil {
 		return err
 	}
 	if d.work.counters, err = d.mem.bytes(d.need.counters); err != nil {

@@ -5,6 +5,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -49,12 +50,14 @@ type workspace struct {
 	drawn           uint64 // [MaxTokens] int32: what the newest step drew
 	rounded         uint64 // [MaxTokens, roundedLD] bf16: what products read of float32 rows
 	roundedLD       int
+	aside           uint64 // asideBytes: see multiplyAside
+	mix             mixtures
+	states          states
 }
 
-// cache is the KV pool, [block][layer]{K, V}.
+// cache is the KV pool, [block][cache]{K, V}.
 type cache struct {
 	base        uint64
-	layer       int // bytes of one layer of a block
 	blockStride int // elements
 	blocks      int
 }
@@ -66,9 +69,6 @@ type rope struct {
 	offset int // the first dimension that turns
 }
 
-// maxHeadDim is the largest that attention is compiled for.
-const maxHeadDim = 128
-
 // checkShape compares s with the contract and with what the kernels are compiled for.
 func checkShape(s model.Shape) error {
 	if err := s.Check(); err != nil {
@@ -77,26 +77,26 @@ func checkShape(s model.Shape) error {
 	if err := Refuses(s); err != nil {
 		return err
 	}
-	_, net, _ := s.Uniform() // or Pieces would say so
-	switch {
-	case net.Heads/net.KVHeads > kernels.QueryRows:
-		return fmt.Errorf("%w: %d heads share a KV head, but the kernels take at most %d", ErrConfig, net.Heads/net.KVHeads, kernels.QueryRows)
-	case net.KeyDim > maxHeadDim || net.KeyDim%2 != 0:
-		return fmt.Errorf("%w: the head size %d is not an even number up to %d", ErrConfig, net.KeyDim, maxHeadDim)
-	case len(s.Windows) == 0:
+	for _, kv := range s.KV {
+		if err := checkHeads(kv); err != nil {
+			return err
+		}
+	}
+	if len(s.Windows) == 0 {
 		return fmt.Errorf("%w: no attention window is named", ErrConfig)
 	}
 	for i, a := range s.Acts {
-		if a.Width%2 != 0 {
-			return fmt.Errorf("%w: activation buffer %d has %d columns, but their number must be even", ErrConfig, i, a.Width)
+		if a.Width%2 != 0 && a.Factor && !a.Sum {
+			return fmt.Errorf("%w: activation buffer %d has %d columns, but their number must be even where products read bfloat16", ErrConfig, i, a.Width)
 		}
 	}
-	return nil
+	return checkExperts(s.Experts)
 }
 
 // computed are the pieces that there are kernels for.
 const computed = model.PieceLayerNorm | model.PieceGroupNorm | model.PieceActivations | model.PieceElements | model.PieceHead |
-	model.PieceRopeKinds | model.PieceHeadNorms
+	model.PieceRopeKinds | model.PieceHeadNorms | model.PieceExperts | model.PieceDelta | model.PieceScan | model.PieceConv |
+	model.PieceSinks | model.PieceSoftcap | model.PieceChunks | model.PieceTemper | model.PieceHeadSizes | model.PieceSharedKV
 
 // Refuses is the error of Plan for a network with pieces that the kernels do not compute; nil: it
 // has none.
@@ -109,21 +109,24 @@ func Refuses(s model.Shape) error {
 
 // Plan implements model.Device.
 func (d *Device) Plan(s model.Shape) error {
-	if d.layers > 0 {
+	if len(d.heads) > 0 {
 		return fmt.Errorf("%w: Plan was called before", ErrConfig)
 	}
 	if err := checkShape(s); err != nil {
 		return err
 	}
 	d.shape = s
-	d.layers, d.net, _ = s.Uniform()
-	net := d.net
+	d.planHeads()
 	sp := s.Spec
 
 	d.work.ld = int(roundUp(int64(sp.VocabSize), actAlign))
 	d.work.rows = min(drawRows, sp.MaxTokens)
 	perToken := maxParts(sp.MaxSeqTokens)
-	slot := kernels.PartFloats(net.Heads, net.KeyDim) * 4
+	slot, comers := 0, 0
+	for _, kv := range s.KV {
+		slot = max(slot, kernels.PartFloats(kv.Heads, kv.ValueDim)*4)
+		comers = max(comers, kv.KVHeads*cdiv(kv.Heads/kv.KVHeads, kernels.GroupRows))
+	}
 	d.work.slots = max(perToken, min(partBytes/slot, sp.MaxSeqs*perToken))
 
 	if s.Pieces != 0 { // products may read the residual stream, or views that are not aligned
@@ -154,18 +157,16 @@ func (d *Device) Plan(s model.Shape) error {
 			return err
 		}
 	}
-	for _, p := range []struct {
-		at   *uint64
-		size []int
-	}{
+	for _, p := range slices.Concat([]sized{
 		{&d.work.parts, []int{d.work.slots, slot}},
-		{&d.work.comers, []int{sp.MaxTokens, net.KVHeads, cdiv(net.Heads/net.KVHeads, kernels.GroupRows), 4}},
+		{&d.work.comers, []int{sp.MaxTokens, comers, 4}},
 		{&d.work.logits, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.z, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.near, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.drawn, []int{sp.MaxTokens, 4}},
 		{&d.work.rounded, []int{sp.MaxTokens, d.work.roundedLD, 2}},
-	} {
+		{&d.work.aside, []int{asideBytes * flag(s.Pieces != 0)}},
+	}, d.work.mix.plan(s), d.work.states.plan(s)) {
 		if err := want(p.at, p.size...); err != nil {
 			return err
 		}
@@ -236,8 +237,11 @@ func (d *Device) ResizeKV(numBlocks int) error {
 	if err := d.pool.close(); err != nil {
 		return deviceError("free the KV pool", err)
 	}
-	elements := kernels.KVBlock(d.net.KVHeads, d.net.KeyDim, d.shape.Spec.BlockTokens)
-	size, err := product(numBlocks, d.layers, elements, 2)
+	elements := 0
+	for _, h := range d.heads {
+		elements += kernels.KVBlock(h.KVHeads, h.KeyDim, h.ValueDim, d.shape.Spec.BlockTokens)
+	}
+	size, err := product(numBlocks, elements, 2)
 	if err != nil {
 		return err
 	}
@@ -248,7 +252,7 @@ func (d *Device) ResizeKV(numBlocks int) error {
 	if err != nil {
 		return err
 	}
-	d.cache = cache{base: base, layer: elements * 2, blockStride: d.layers * elements, blocks: numBlocks}
+	d.cache = cache{base: base, blockStride: elements, blocks: numBlocks}
 	d.shape.Spec.NumBlocks = numBlocks
 	// A sum also multiplies the values of positions that are not seen, by 0, and a NaN
 	// there would spoil it.
@@ -259,7 +263,7 @@ func (d *Device) ResizeKV(numBlocks int) error {
 func BlockBytes(s model.Shape) int64 {
 	n := int64(0)
 	for _, kv := range s.KV {
-		n += 2 * int64(kernels.KVBlock(kv.KVHeads, kv.KeyDim, s.Spec.BlockTokens))
+		n += 2 * int64(kernels.KVBlock(kv.KVHeads, kv.KeyDim, kv.ValueDim, s.Spec.BlockTokens))
 	}
 	return n
 }

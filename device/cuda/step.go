@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"gorgonia.org/cu"
 
@@ -22,10 +23,12 @@ type step struct {
 	input        uint64
 	at           inputs
 	lists        []lists // by Shape.Windows
+	runs         int     // sequences, with padding, of a network with states
+	tiles        []tiles // by network.groups
 }
 
 // inputs are device addresses of the batch's arrays.
-type inputs struct{ tokens, pos, slots, at, tables uint64 }
+type inputs struct{ tokens, pos, slots, at, tables, live, runs uint64 }
 
 // flight is one step in flight: its slot of pinned memory, and what End needs to
 // know about it.
@@ -52,12 +55,12 @@ func (f *flight) free() error {
 // inputBytes bounds the packed input of a step.
 func (d *Device) inputBytes() (int64, error) {
 	sp := d.shape.Spec
-	tokens, err := product(sp.MaxTokens+16, 4*4)
+	tokens, err := product(sp.MaxTokens+16, 4*4+int(unsafe.Sizeof(kernels.StateRun{})))
 	if err != nil {
 		return 0, err
 	}
-	// A decoding token has a merge and items, a run has tiles, and segments of
-	// items have counts. Graphs round the number of items up to a power of two.
+	// A decoding token has a merge and items, for each window. A run has tiles, for each way to
+	// cut it. Segments of items have counts. Graphs round the number of items up to a power of two.
 	perSeq := 2*maxParts(sp.MaxSeqTokens) + 2
 	decode, err := product(min(sp.MaxSeqs, sp.MaxTokens)+16, perSeq, 16)
 	if err != nil {
@@ -71,7 +74,7 @@ func (d *Device) inputBytes() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return tokens + (decode+tiles+4096)*int64(len(d.shape.Windows)) + tables + 4096, nil
+	return tokens + (decode+4096)*int64(len(d.shape.Windows)) + tiles*int64(len(d.groups)) + tables + 4096, nil
 }
 
 // planStep allocates what Begin, Draw and End use.
@@ -95,7 +98,7 @@ func (d *Device) planStep() error {
 			return err
 		}
 	}
-	d.step.lists = make([]lists, len(d.shape.Windows))
+	d.step.lists, d.step.tiles = make([]lists, len(d.shape.Windows)), make([]tiles, len(d.groups))
 	return d.drawing.plan(d)
 }
 
@@ -159,12 +162,24 @@ func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode boo
 	s.at.pos = column(b.Pos, s.tokens, 0)
 	s.at.slots = column(b.Slots, s.tokens, -1) // padding has no slot
 	s.at.at = column(b.At, s.rows, 0)
+	live, at := take[int32](in, 4)
+	live[0], live[1], s.at.live = int32(len(b.Tokens)), int32(len(b.At)), s.input+uint64(at)
+	if len(d.shape.States) > 0 {
+		n := len(b.QueryEnd)
+		if decode {
+			n = key.rows
+		}
+		s.packRuns(in, b, n)
+	}
 	for i, window := range d.shape.Windows {
 		items := 0
 		if decode {
 			items = key.items
 		}
 		s.lists[i].pack(d, in, b, window, s.rows, items)
+	}
+	for i := range s.tiles {
+		s.tiles[i].pack(d, in, b, d.groups[i])
 	}
 	s.at.tables = column(b.Tables, len(b.Tables), 0)
 }
@@ -213,6 +228,10 @@ func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	if d.sum(dst) {
 		epilogue = kernels.StoreF32
 	}
+	if p.use == model.Exact {
+		d.exact(dst, p, src)
+		return
+	}
 	d.multiply(dst, w, src, epilogue)
 }
 
@@ -234,16 +253,17 @@ func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Ac
 		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
 	silu := a == model.Activation{Kind: model.SiLU}
+	x, ldx := d.factor(src)
+	y, ldy := d.act(dst)
 	if p.gated && silu {
-		d.multiply(dst, w, src, kernels.SwiGLU)
+		d.gemm(p, y, ldy, x, ldx, d.rows(dst), kernels.SwiGLU)
 		return
 	}
-	y, ldy := d.act(dst)
 	g, ldg := d.act(scratch)
 	if !(scratch.Off+p.n <= ldg) { // parts of whole tiles in turns may be wider
 		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with scratch rows of %d", p.n, p.k, ldg))
 	}
-	d.multiply(scratch, w, src, kernels.StoreBF16)
+	d.gemm(p, g, ldg, x, ldx, d.rows(dst), kernels.StoreBF16)
 	if !silu {
 		apart := dst.Width
 		if p.gated {
@@ -260,51 +280,40 @@ func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Ac
 func (d *Device) multiply(dst model.Act, w model.Weight, src model.Act, epilogue int) {
 	y, ldy := d.act(dst)
 	x, ldx := d.factor(src)
+	if !d.tiled(dst) {
+		d.multiplyAside(dst, &d.params[w], x, ldx, epilogue)
+		return
+	}
 	d.gemm(&d.params[w], y, ldy, x, ldx, d.rows(dst), epilogue)
 }
 
-// StoreKV implements model.Device. One kernel norms, rotates and stores.
-func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
-	sh := &d.net
-	width, kvWidth := sh.Heads*sh.KeyDim, sh.KVHeads*sh.KeyDim
-	if !(q.Width == width && k.Width == kvWidth && v.Width == kvWidth && q.Buf == k.Buf && k.Buf == v.Buf && layer >= 0 && layer < d.layers) {
-		panic(fmt.Sprintf("cuda: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
-	}
-	how := 0
-	var norms [3]uint64
-	for i, n := range []model.HeadNorm{h.QNorm, h.KNorm, h.VNorm} {
-		if !n.On {
-			continue
-		}
-		how |= kernels.NormQ<<i | kernels.NormCentered*flag(n.LayerNorm) | kernels.NormPerHead*flag(n.PerHead)
-		if n.LayerNorm != h.QNorm.LayerNorm || n.PerHead != h.QNorm.PerHead {
-			panic("cuda: StoreKV with norms of queries, keys and values that differ")
-		}
-		if n.W != model.NoWeight {
-			norms[i] = d.headWeights(n, sh.KeyDim)
-		}
-	}
-	how |= kernels.NormAfter * flag(h.NormAfterRope)
-	var table rope
-	if h.Rope != model.NoRope {
-		table = d.ropes[h.Rope]
-		how |= kernels.RopePairs * flag(d.shape.Ropes[h.Rope].Interleaved)
-	}
-	qp, ld := d.act(q)
-	kp, _ := d.act(k)
-	vp, _ := d.act(v)
-	d.launch("rope_kv", d.step.tokens, cdiv(sh.Heads+2*sh.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table.table, d.step.at.pos, d.step.at.slots, norms[0], norms[1], norms[2],
-		i32(sh.Heads), i32(sh.KVHeads), i32(sh.KeyDim), i32(table.half), i32(table.offset), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride),
-		i32(how), f32(h.QNorm.Eps), f32(h.KNorm.Eps), f32(h.VNorm.Eps))
+// tiled reports whether a product can write whole tiles of columns to a view, as it does: there are no
+// other columns behind it, or whole tiles of its own.
+func (d *Device) tiled(a model.Act) bool {
+	b := &d.acts[a.Buf]
+	return d.work.roundedLD == 0 || a.Off%actAlign == 0 && (a.Width%actAlign == 0 || a.Off+a.Width == b.width)
 }
 
-// headWeights are the weights of a norm of heads.
-func (d *Device) headWeights(n model.HeadNorm, dim int) uint64 {
-	p := &d.params[n.W]
-	if !(p.n == dim || n.PerHead && p.n%dim == 0) {
-		panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d weights", dim, p.n))
+// asideBytes is the memory for products that are not written in place.
+const asideBytes = 16 << 20
+
+// multiplyAside computes a product in scratch memory, as many rows at a time as fit, and copies or adds its columns, with
+// the bits that it has in place.
+func (d *Device) multiplyAside(dst model.Act, p *param, x uint64, ldx, epilogue int) {
+	y, ldy := d.act(dst)
+	ld := int(roundUp(int64(dst.Width), actAlign))
+	op := elementsScale
+	if epilogue == kernels.AddF32 {
+		op = elementsAdd
 	}
-	return p.data
+	total, size, aside := d.rows(dst), d.acts[dst.Buf].size(), d.work.aside
+	step := asideBytes / (4 * ld)
+	for first := 0; first < total; first += step {
+		n := min(step, total-first)
+		d.gemm(p, aside, ld, x+uint64(first*ldx*2), ldx, n, kernels.StoreF32)
+		d.launch("elements", n, cdiv(dst.Width, elementCols), 1, y+uint64(first*ldy*size), aside, aside, i32(op), i32(dst.Width), i32(1), i32(ldy), i32(ld), i32(ld),
+			i32(d.wide(dst, wideDst)|wideSrc), f32(1), i32(0), f32(0), f32(0), f32(0), f32(0))
+	}
 }
 
 // Gather implements model.Device. Whole rows are copied, with the zeros at their end.

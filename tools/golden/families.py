@@ -223,6 +223,10 @@ def make(folder, name):
     written["dtype"] = "bfloat16"
     for old, new in spec.get("rename", {}).items():
         tensors = {k.replace(old, new): v for k, v in tensors.items()}
+    if "resplit" in spec:  # transformers cuts a convolution into equal parts when it writes it, and the published files do not
+        for first in [k for k in tensors if k.endswith(".q_conv1d.weight")]:
+            names = [first.replace(".q_conv1d.", f".{part}_conv1d.") for part in "qkv"]
+            tensors.update(zip(names, torch.cat([tensors[k] for k in names]).split(spec["resplit"])))
     for extra, shape in spec.get("extra", {}).items():
         tensors[extra] = torch.randn(shape, generator=g)
     for whole, parts in packed.items():

@@ -202,7 +202,7 @@ FAMILIES = {
     "glm": dict(model_type="glm", architecture="GlmForCausalLM", config=tiny(attention_bias=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
                 same=["k_proj.bias"], edits={"rope_parameters.partial_rotary_factor": 1.0}),
     "olmo": dict(model_type="olmo", architecture="OlmoForCausalLM", final="lm_head.weight", config=tiny(head_dim=..., rms_norm_eps=...)),
-    "gemma": dict(model_type="gemma", architecture="GemmaForCausalLM", plus_one=True, plain_norm="no such", gain=1.3, embed=0.1, distinct=4, config=tiny(tie_word_embeddings=True)),
+    "gemma": dict(model_type="gemma", architecture="GemmaForCausalLM", plus_one=True, plain_norm="no such", gain=1.1, embed=0.1, distinct=4, config=tiny(tie_word_embeddings=True)),
     "cohere": dict(model_type="cohere", architecture="CohereForCausalLM", gain=3.0, config=tiny(
         rms_norm_eps=..., layer_norm_eps=1e-5, head_dim=..., tie_word_embeddings=True, logit_scale=0.3, use_qk_norm=True), edits={"logit_scale": 0.6}),
     "internlm3": dict(model_type="internlm3", architecture="InternLM3ForCausalLM", cls="LlamaForCausalLM", config=tiny(attention_bias=True, mlp_bias=True), same=["k_proj.bias"]),
@@ -253,4 +253,29 @@ FAMILIES = {
         moe_intermediate_size=12, n_group=4, topk_group=2, routed_scaling_factor=1.7, first_k_dense_replace=1, kda_lower_bound=-3.0,
         layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"]),
         edits={"topk_group": 4, "routed_scaling_factor": 1.0, "kda_lower_bound": -9.0, "kda_safe_gate": False}),
+    "olmo_hybrid": dict(model_type="olmo_hybrid", architecture="OlmoHybridForCausalLM", plain_norm="no such", resplit=[16, 16, 48],
+        rename={"layers.1.feedforward_layer_norm": "layers.1.post_attention_layernorm", "layers.3.feedforward_layer_norm": "layers.3.post_attention_layernorm"}, config=tiny(
+        head_dim=..., linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+        layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"]), edits={"linear_allow_neg_eigval": False}),
+    "bamba": dict(model_type="bamba", architecture="BambaForCausalLM", config=tiny(
+        head_dim=..., hidden_size=32, num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_head=16, mamba_d_state=8, mamba_n_groups=2, mamba_d_conv=4, mamba_chunk_size=16)),
+    "hunyuan_moe": dict(model_type="hunyuan_v1_moe", architecture="HunYuanMoEV1ForCausalLM", config=tiny(
+        intermediate_size=12, num_experts=6, moe_topk=[2, 2, 2, 2],
+        rope_parameters=dict(rope_type="dynamic", alpha=1000.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0, rope_theta=10000.0))),
+    "mellum": dict(model_type="mellum", architecture="MellumForCausalLM", config=tiny(
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, sliding_window=16, mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+        layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(ROPE), full_attention=dict(rope_type="default", rope_theta=500000.0))),
+        edits={"sliding_window": 400, "norm_topk_prob": False}),
+    "youtu": dict(model_type="youtu", architecture="YoutuForCausalLM", config=tiny(
+        head_dim=..., num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12)),
+    "granitemoeshared": dict(model_type="granitemoeshared", architecture="GraniteMoeSharedForCausalLM", config=tiny(
+        head_dim=..., embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4, attention_multiplier=0.15, num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=16)),
+    "granite_swa": dict(model_type="granite_swa", architecture="GraniteSWAForCausalLM", gain=3.0, config=tiny(
+        head_dim=..., embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4, attention_multiplier=0.15, sliding_window=16, layer_rope_theta=[0.0, 10000.0, 10000.0, 500000.0], tie_word_embeddings=True,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"]),
+        edits={"sliding_window": 400, "layer_rope_theta": [10000.0] * 4}),
+    "granitemoe_swa": dict(model_type="granitemoe_swa", architecture="GraniteMoeSWAForCausalLM", config=tiny(
+        head_dim=..., embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4, attention_multiplier=0.15, num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=16, sliding_window=16,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"]), edits={"sliding_window": 400}),
 }

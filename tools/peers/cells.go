@@ -53,11 +53,16 @@ var units = []unit{
 // others weir makes weights of its own.
 var kinds = map[string]struct{ quantization, ending string }{
 	"q8": {"q8", "q8_0"}, "q4": {"q4", "q4_0"}, "bf16": {"auto", "bf16"},
-	"q4_k_m": {"", "q4_k_m"}, "q5_k_m": {"", "q5_k_m"}, "q6_k": {"", "q6_k"}, "iq4_xs": {"", "iq4_xs"}, "q8_0": {"", "q8_0"}, "q4_0": {"", "q4_0"},
+	"q4_k_m": {"", "q4_k_m"}, "q5_k_m": {"", "q5_k_m"}, "q6_k": {"", "q6_k"}, "iq4_xs": {"", "iq4_xs"}, "q8_0": {"", "q8_0"}, "q4_0": {"", "q4_0"}, "mxfp4": {"", "mxfp4"},
 }
 
+// allCells lists the cells of all shapes and types. A shape may have a type of its own, SHAPE:TYPE.
 func allCells(shapes, types []string, threads []int) (cells []cell, err error) {
 	for _, shape := range shapes {
+		types := types
+		if name, kind, ok := strings.Cut(shape, ":"); ok {
+			shape, types = name, []string{kind}
+		}
 		for _, kind := range types {
 			if _, ok := kinds[kind]; !ok {
 				return nil, fmt.Errorf("--types: %q is none of %s", kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))

@@ -9,6 +9,11 @@
 // machine. --models holds SHAPE-bf16.gguf, SHAPE-q8_0.gguf and so on, which models.py and
 // llama-quantize write. An engine whose folder is not given is left out.
 //
+// make bench-families is this for experts and hybrids. Streams must not choose the same experts, so
+// they need tokens of their own. ik_llama.cpp's llama-batched-bench gives all of them token 0: in
+// examples/batched-bench/batched-bench.cpp, std::rand() % llama_n_vocab(model) must take its place
+// in the calls of common_batch_add, as llama.cpp has it.
+//
 // A tier of instructions that the machine could go beyond is measured with builds of the others
 // that leave the rest out, with --godebug cpu.avx512f=off for weir, and with a file of results
 // of its own.
@@ -67,9 +72,9 @@ func parseFlags(args []string) (*options, error) {
 	fs.StringVar(&p.llamaVersion, "llama-version", "", "name of this build of llama.cpp in the table (default: what it reports itself)")
 	fs.StringVar(&p.ikVersion, "ik-version", "", "the same for ik_llama.cpp")
 	prefix := fs.String("prefix", "", "program, with arguments, through which every run is started, such as taskset or a lock")
-	fs.StringVar(&o.shapes, "shapes", "llama-3.2-1b,qwen3-0.6b", "shapes of models")
+	fs.StringVar(&o.shapes, "shapes", "llama-3.2-1b,qwen3-0.6b", "shapes of models, each with a type of its own if it is SHAPE:TYPE")
 	fs.StringVar(&p.godebug, "godebug", "", "GODEBUG for weir, such as cpu.avx512f=off")
-	fs.StringVar(&o.types, "types", "q8,q4,bf16", "types of weights: q8, q4, bf16, which weir rounds itself, and q4_k_m, q5_k_m, q6_k, iq4_xs, q8_0, q4_0, for which all engines read the same file")
+	fs.StringVar(&o.types, "types", "q8,q4,bf16", "types of weights: q8, q4, bf16, which weir rounds itself, and q4_k_m, q5_k_m, q6_k, iq4_xs, q8_0, q4_0, mxfp4, for which all engines read the same file")
 	fs.StringVar(&o.threads, "threads", "1,2", "numbers of threads")
 	fs.IntVar(&o.rounds, "rounds", 5, "how many times each engine measures a cell")
 	fs.IntVar(&o.longRounds, "long-rounds", 2, "the same for cells that take minutes: prompts and contexts of 4,096 tokens")

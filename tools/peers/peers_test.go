@@ -136,9 +136,9 @@ func TestAlternation(t *testing.T) {
 		t.Errorf("ran %q", order)
 	}
 	for _, row := range []string{
-		"| prefill 128 | 2 | 310 (310–310) | 88.0 (88.0–88.0) | 207 (207–207) | 3.52 | 1.50 | 7 % | 67 % | 63 % |",
-		"| decode, 64 streams | 2 | 226 (226–226) | 100 (100–100) | 186 (186–186) | 2.26 | 1.22 |",
-		"weir v1, llama.cpp 0c1e570, ik_llama.cpp abc.",
+		"| prefill 128 | 310 (310–310) | 88.0 (88.0–88.0) | 207 (207–207) | 3.52 | 1.50 | 7 % | 67 % | 63 % |",
+		"| decode, 64 streams | 226 (226–226) | 100 (100–100) | 186 (186–186) | 2.26 | 1.22 |",
+		"weir v1, llama.cpp 0c1e570, ik_llama.cpp abc; 2 rounds.",
 	} {
 		if !strings.Contains(out.String(), row) {
 			t.Errorf("%q is not in\n%s", row, &out)
@@ -172,6 +172,22 @@ func TestLists(t *testing.T) {
 	cells, err := o.cells()
 	if err != nil || len(cells) != 2 || !slices.Equal(cells[0].unit.prefills, []int{512}) || !slices.Equal(cells[1].unit.batches, []int{8, 32}) {
 		t.Errorf("%+v, %v", cells, err)
+	}
+}
+
+// TestTypesOfShapes: a shape has its own type, or all types.
+func TestTypesOfShapes(t *testing.T) {
+	o, err := parseFlags([]string{"--shapes", "gpt-oss-20b:mxfp4,qwen3-0.6b", "--types", "q4_0,q8_0", "--threads", "2", "--only", "/single$"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	cells, err := o.cells()
+	for _, c := range cells {
+		names = append(names, c.name()+" "+o.programs.file(c))
+	}
+	if want := []string{"gpt-oss-20b/mxfp4/2T/single models/gpt-oss-20b-mxfp4.gguf", "qwen3-0.6b/q4_0/2T/single models/qwen3-0.6b-q4_0.gguf", "qwen3-0.6b/q8_0/2T/single models/qwen3-0.6b-q8_0.gguf"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("%q, %v", names, err)
 	}
 }
 
@@ -244,16 +260,16 @@ func TestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"takes no arguments":        {"x"},
-		"--threads":                 {"--threads", "0"},
-		"none of bf16, iq4_xs, q4,": {"--types", "q5"},
-		"--prefill:":                {"--prefill", "x"},
-		"--streams:":                {"--streams", ""},
-		"no cell matches":           {"--only", "nothing"},
-		"--only:":                   {"--only", "("},
-		"--quick is an --only":      {"--only", "x", "--quick"},
-		"damaged: line 2":           {"--results", damaged},
-		"none of these cells":       {"--table", "--results", damaged + "2"},
+		"takes no arguments":          {"x"},
+		"--threads":                   {"--threads", "0"},
+		"none of bf16, iq4_xs, mxfp4": {"--types", "q5"},
+		"--prefill:":                  {"--prefill", "x"},
+		"--streams:":                  {"--streams", ""},
+		"no cell matches":             {"--only", "nothing"},
+		"--only:":                     {"--only", "("},
+		"--quick is an --only":        {"--only", "x", "--quick"},
+		"damaged: line 2":             {"--results", damaged},
+		"none of these cells":         {"--table", "--results", damaged + "2"},
 	} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", args, err)

@@ -22,7 +22,8 @@ var seconds = map[string]map[string]float64{
 	"streams-4k-int8kv": {weir: 25, llama: 480, ik: 160},
 }
 
-var billions = map[string]float64{"qwen3-0.6b": 0.6, "llama-3.2-1b": 1.2, "llama-3.1-8b": 8}
+// billions are the parameters of shapes that take another time; of experts, about as many as a few streams read.
+var billions = map[string]float64{"qwen3-0.6b": 0.6, "llama-3.2-1b": 1.2, "llama-3.1-8b": 8, "qwen3-30b-a3b": 10, "gpt-oss-20b": 8, "qwen3.5-0.8b": 0.8}
 
 func estimate(c cell, engine string, done *results) time.Duration {
 	total, n := 0.0, 0
@@ -82,7 +83,8 @@ func machine() string {
 	return fmt.Sprintf("%d processors of %s%s, %s", runtime.NumCPU(), model, memory, runtime.GOOS)
 }
 
-// writeTable writes the median of each rate over the rounds, with the range in brackets. A
+// writeTable writes the tables of BENCHMARKS.md: the median of each rate in tokens per second over the rounds,
+// with the range in brackets, and the shares of weir. A
 // ratio is the median of the ratios of the rounds, so that what the runs of a round have in
 // common, such as the memory's speed in that minute, cancels out.
 func writeTable(w io.Writer, machine string, cells []cell, done *results) error {
@@ -91,8 +93,8 @@ func writeTable(w io.Writer, machine string, cells []cell, done *results) error 
 	if first.IsZero() {
 		return fmt.Errorf("none of these cells has been measured")
 	}
-	fmt.Fprintf(&b, "%s to %s; %s; %s.\n", first.UTC().Format("2006-01-02 15:04"), last.UTC().Format("15:04 UTC"), machine,
-		strings.Join(slices.Concat(versions[weir], versions[llama], versions[ik]), ", "))
+	fmt.Fprintf(&b, "%s to %s; %s; %s; %s.\n", first.UTC().Format("2006-01-02 15:04"), last.UTC().Format("15:04 UTC"), machine,
+		strings.Join(slices.Concat(versions[weir], versions[llama], versions[ik]), ", "), roundsText(cells, done))
 	title := ""
 	for _, c := range cells {
 		n := done.rounds(c.name())
@@ -101,7 +103,7 @@ func writeTable(w io.Writer, machine string, cells []cell, done *results) error 
 		}
 		if t := fmt.Sprintf("%s, %s, %s", c.shape, c.kind, plural(c.threads, "thread")); t != title {
 			title = t
-			fmt.Fprintf(&b, "\n| %s, tok/s | rounds | weir | llama.cpp | ik_llama.cpp | × llama.cpp | × ik_llama.cpp | of memory read | of peak in products | of the floor |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n", title)
+			fmt.Fprintf(&b, "\n| %s | weir | llama.cpp | ik_llama.cpp | × llama.cpp | × ik_llama.cpp | read | int8 | floor |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n", title)
 		}
 		for _, row := range c.unit.rowNames() {
 			writeRow(&b, c, row, n, done)
@@ -109,6 +111,23 @@ func writeTable(w io.Writer, machine string, cells []cell, done *results) error 
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// roundsText says how many rounds the cells have.
+func roundsText(cells []cell, done *results) string {
+	var least, most int
+	for _, c := range cells {
+		if n := done.rounds(c.name()); n > 0 {
+			most = max(most, n)
+			if least == 0 || n < least {
+				least = n
+			}
+		}
+	}
+	if least < most {
+		return fmt.Sprintf("%d to %s", least, plural(most, "round"))
+	}
+	return plural(most, "round")
 }
 
 // summarize returns which versions of each engine measured these cells, and when the first
@@ -168,7 +187,7 @@ func writeRow(b *bytes.Buffer, c cell, row string, rounds int, done *results) {
 	if c.unit.int8KV {
 		name += ", int8 keys and values"
 	}
-	fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, rounds, rate(rates[weir]), rate(rates[llama]), rate(rates[ik]),
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, rate(rates[weir]), rate(rates[llama]), rate(rates[ik]),
 		times(ratios[llama]), times(ratios[ik]), percent(ours[0]), percent(ours[1]), percent(ours[2]))
 }
 

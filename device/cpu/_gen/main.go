@@ -57,6 +57,8 @@ func files() map[string]string {
 		g.products()
 		g.fp8Products()
 		g.vectors()
+		g.pointwises()
+		g.recurrent()
 		g.attention()
 		if isa == avx512 {
 			g.near()
@@ -76,6 +78,7 @@ func files() map[string]string {
 		g.blockConstants()
 		files[isa.blockFile] = header + tag + g.text.String() + body
 	}
+	files["pointwise_numbers.go"] = plain()
 	files["kernels_amd64.go"] = formatted(header + tag + "package cpu\n\n" + decls.String() + tables.String())
 	maps.Copy(files, neonFiles())
 	return files

@@ -106,6 +106,8 @@ func neonFiles() map[string]string {
 	n.dots("DotProd", false)
 	n.dots("I8MM", true)
 	n.vectors()
+	n.pointwises()
+	n.recurrent()
 	n.blockKernels()
 	return map[string]string{
 		"neon_arm64.s":     header + tagARM + n.text.String(),

@@ -66,6 +66,7 @@ func (n *neon) umax(d, a, b v)  { n.three(0x6ea06400, "umax", "4s", d, a, b) }
 func (n *neon) and(d, a, b v)   { n.three(0x4e201c00, "and", "16b", d, a, b) }
 func (n *neon) bic(d, a, b v)   { n.three(0x4e601c00, "bic", "16b", d, a, b) }
 func (n *neon) eor(d, a, b v)   { n.three(0x6e201c00, "eor", "16b", d, a, b) }
+func (n *neon) bsl(d, a, b v)   { n.three(0x6e601c00, "bsl", "16b", d, a, b) } // a's bits where d has one, else b's
 func (n *neon) orr(d, a, b v)   { n.three(0x4ea01c00, "orr", "16b", d, a, b) }
 func (n *neon) smax(d, a, b v)  { n.three(0x4ea06400, "smax", "4s", d, a, b) }
 func (n *neon) smin(d, a, b v)  { n.three(0x4ea06c00, "smin", "4s", d, a, b) }

@@ -18,6 +18,7 @@ var softmaxConstants = []struct {
 	{"e6", 0.0001559467782},
 	{"least", -125},
 	{"magnitude", math.Float32frombits(0x7fffffff)},
+	{"sign", math.Float32frombits(1 << 31)},
 }
 
 // exp2 turns x, differences to the greatest score, into 2^(x*hi + x*lo), which

@@ -32,7 +32,7 @@ func attention(c *checker) (list []task, err error) {
 			return c.attend(p)
 		}})
 	}
-	return list, nil
+	return append(list, layers(c)...), nil
 }
 
 func (p paged) String() string {
@@ -49,7 +49,7 @@ type cached struct {
 }
 
 func (c *checker) cache(p paged) (s cached, err error) {
-	s.elems = kernels.KVBlock(p.kvHeads, p.dim, p.block)
+	s.elems = kernels.KVBlock(p.kvHeads, p.dim, p.dim, p.block)
 	blocks := 0
 	for _, n := range p.lens {
 		s.first = append(s.first, int32(blocks))
@@ -102,7 +102,7 @@ func (c *checker) attend(p paged) error {
 	var merges []kernels.AttnMerge
 	slots := int32(0)
 	for _, r := range runs {
-		tiles = kernels.AppendTiles(tiles, r, p.heads/p.kvHeads)
+		tiles = kernels.AppendTiles(tiles, r, kernels.TileTokens(p.dim, p.dim, p.heads/p.kvHeads))
 		items, merges, slots = kernels.AppendItems(items, merges, r, p.window, slots)
 	}
 	var put [7]uint64

@@ -54,6 +54,7 @@ func products(c *checker) (list []task, err error) {
 	if err != nil {
 		return nil, err
 	}
+	list = append(list, grouped()...)
 	info, err := c.info()
 	if err == nil && !info.Hopper() {
 		list = append(list, task{"wgmma", func(c *checker) error {
@@ -62,6 +63,27 @@ func products(c *checker) (list []task, err error) {
 		}})
 	}
 	return list, err
+}
+
+// grouped are the products of experts, and all products of MXFP4, which no network has but for experts.
+func grouped() (list []task) {
+	add := func(name string, run func(*checker) error) {
+		list = append(list, task{name, func(c *checker) error {
+			if err := c.open(cuda.MMA); err != nil {
+				return err
+			}
+			return run(c)
+		}})
+	}
+	f := family{"mxfp4", cuda.MMA, cuda.MXFP4}
+	for _, s := range [][3]int{{1, 64, 64}, {7, 96, 256}, {12, 64, 128}, {65, 66, 72}, {33, 130, 328}, {30, 64, 64}} {
+		add(fmt.Sprintf("mxfp4: %dx%dx%d", s[0], s[1], s[2]), func(c *checker) error { return c.product(f, s[0], s[1], s[2]) })
+	}
+	add("mxfp4: the same bits", func(c *checker) error { return c.sameBits(f, pick(c, 130, 2048), 192, 320) })
+	for _, as := range []cuda.Format{cuda.BF16, cuda.Q8, cuda.Q4, cuda.MXFP4} {
+		add("experts in "+as.String(), func(c *checker) error { return c.grouped(as) })
+	}
+	return list
 }
 
 func (c *checker) product(f family, rows, n, k int) error {

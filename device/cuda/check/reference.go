@@ -54,6 +54,13 @@ func round(w []float64, k int, as cuda.Format) {
 }
 
 func roundBlock(w []float64, as cuda.Format) {
+	if as == cuda.MXFP4 {
+		unit, codes := e2m1Block(w)
+		for i, code := range codes {
+			w[i] = e2m1[code] * unit
+		}
+		return
+	}
 	top := 0.0 // the first of the greatest magnitude
 	for _, v := range w {
 		if math.Abs(v) > math.Abs(top) {
@@ -77,6 +84,57 @@ func roundBlock(w []float64, as cuda.Format) {
 		}
 		w[i] = min(max(q, lo), hi) * unit
 	}
+}
+
+// e2m1 are the numbers of MXFP4's codes.
+var e2m1 = [16]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
+
+// e2m1Block is a scale, a power of two, and codes for up to 32 columns of a row. It does not matter which of the
+// nearest numbers they are, because the reference multiplies the same ones.
+func e2m1Block(w []float64) (unit float64, codes []byte) {
+	top := 0.0
+	for _, v := range w {
+		top = max(top, math.Abs(v))
+	}
+	unit = 1
+	if top > 0 {
+		unit = math.Ldexp(1, math.Ilogb(top)-2)
+	}
+	for _, v := range w {
+		best := 0
+		for code, number := range e2m1 {
+			if math.Abs(v-number*unit) < math.Abs(v-e2m1[best]*unit) {
+				best = code
+			}
+		}
+		codes = append(codes, byte(best))
+	}
+	return unit, codes
+}
+
+// e2m1Tiles packs rows of bfloat16 into tiles of MXFP4 (kernels/src/quant.h).
+func e2m1Tiles(src []uint16, n, k int) []byte {
+	size := cuda.TileBytes(cuda.MXFP4, 64, 64)
+	tiles := make([]byte, cuda.TileBytes(cuda.MXFP4, n, k))
+	for r := range n {
+		for b := 0; b < k; b += 32 {
+			var w []float64
+			for _, v := range src[r*k+b : r*k+min(b+32, k)] {
+				w = append(w, wide(v))
+			}
+			unit, codes := e2m1Block(w)
+			tile := tiles[(r/64*((k+63)/64)+b/64)*size:][:size]
+			in, kb := r%64, b%64/32
+			scale := bf16(float32(unit))
+			at := size - 256 + (kb*64+in)*2
+			tile[at], tile[at+1] = byte(scale), byte(scale>>8)
+			for c, code := range codes {
+				lane, word, nibble := in%8*4+c%8/2, c/16, in%16/8+c%16/8*2+c%2*4
+				tile[((in/16*2+kb)*32+lane)*8+word*4+nibble/2] |= code << (nibble % 2 * 4)
+			}
+		}
+	}
+	return tiles
 }
 
 // float16 rounds to nearest even. float16Step is the distance between the numbers of

@@ -45,7 +45,7 @@ var rowRates = []rowRate{
 	{"rope_kv", (heads8B + 2*kvHeads8B) * dim8B * 4, func(c *checker, m rowMemory, rows int) error {
 		const width = (heads8B + 2*kvHeads8B) * dim8B
 		return c.lab.Launch("rope_kv", rows, (heads8B+2*kvHeads8B+3)/4, 1, m.x, m.x+heads8B*dim8B*2, m.x+(heads8B+kvHeads8B)*dim8B*2, m.kv, m.y, m.tokens, m.tokens, uint64(0), uint64(0), uint64(0),
-			heads8B, kvHeads8B, dim8B, dim8B/2, 0, width, 16, kernels.KVBlock(kvHeads8B, dim8B, 16), 0, float32(1e-5), float32(1e-5), float32(1e-5))
+			heads8B, kvHeads8B, dim8B, dim8B/2, 0, width, 16, kernels.KVBlock(kvHeads8B, dim8B, dim8B, 16), 0, float32(1e-5), float32(1e-5), float32(1e-5))
 	}},
 }
 

@@ -101,10 +101,19 @@ var alone = []struct {
 	{"add", (*checker).sums},
 	{"norm_heads", (*checker).headNorms},
 	{"rope_kv", (*checker).rotations},
+	{"rope_kv_x", (*checker).turns},
 	{"silu_gate", (*checker).gate},
 	{"elements", (*checker).elements},
 	{"act_gate", (*checker).gates},
 	{"norm_rows", (*checker).allNorms},
+	{"exact", (*checker).exact},
+	{"route", (*checker).routes},
+	{"sum_experts", (*checker).expertSums},
+	{"conv", (*checker).convolutions},
+	{"delta_d128", func(c *checker) error { return c.deltas(128) }},
+	{"delta_d256", func(c *checker) error { return c.deltas(256) }},
+	{"scan_d128", func(c *checker) error { return c.scans(128) }},
+	{"scan_d256", func(c *checker) error { return c.scans(256) }},
 	{"probe_wgmma", (*checker).wgmma},
 	{"probe_ring", (*checker).ring},
 }
@@ -307,6 +316,9 @@ func (c *checker) matrix(as cuda.Format, src []uint16, n, k int) (uint64, error)
 	if err != nil {
 		return 0, err
 	}
+	if as == cuda.MXFP4 { // which the host packs
+		return cuda.Put(c.lab, e2m1Tiles(src, n, k))
+	}
 	s, err := cuda.Put(c.lab, src)
 	if err != nil {
 		return 0, err
@@ -436,7 +448,7 @@ func (s rotated) name() string {
 	return fmt.Sprintf("rope_kv %d/%d heads of %d, how %d", s.heads, s.kvHeads, s.dim, s.how)
 }
 func (s rotated) width() int    { return (s.heads + 2*s.kvHeads) * s.dim }
-func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, rotationBlock) }
+func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, s.dim, rotationBlock) }
 
 func (c *checker) rotation(s rotated) error {
 	qkv, f := c.normals(rotationTokens * s.width())

@@ -66,8 +66,8 @@ const (
 func KVRow(headDim int) int { return cdiv(headDim, 8) * 8 }
 
 // KVBlock is the number of elements of one layer's block, keys and values.
-func KVBlock(kvHeads, headDim, blockTokens int) int {
-	return 2 * kvHeads * blockTokens * KVRow(headDim)
+func KVBlock(kvHeads, keyDim, valueDim, blockTokens int) int {
+	return kvHeads * blockTokens * (KVRow(keyDim) + KVRow(valueDim))
 }
 
 func cdiv(a, b int) int { return (a + b - 1) / b }
@@ -166,5 +166,5 @@ type AttnMerge struct {
 	_                  int32
 }
 
-// PartFloats is the number of float32 in one slot of parts.
+// PartFloats is the number of float32 in one slot of parts, for values of headDim.
 func PartFloats(heads, headDim int) int { return heads * (headDim + 2) }

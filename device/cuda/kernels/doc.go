@@ -30,15 +30,19 @@
 // tile is copied there as it is. pack_bf16 makes it from rows.
 //
 // The 8-bit and 4-bit formats have the same order of tiles; their inside is
-// described in src/quant.h. A tile is Q8Tile or Q4Tile bytes.
+// described in src/quant.h. A tile is Q8Tile or Q4Tile bytes. Routers' matrices are
+// float32 rows.
+//
+// Recurrent states are float32, in slots of all states of a sequence; a convolution's is
+// [rows before][columns], the others are [head][rows of a head's state][columns].
 //
 // The KV cache of a layer is blocks of BlockTokens positions:
 //
 //	[block]{ K [kvHeads][BlockTokens][row], V [kvHeads][BlockTokens][row] }
 //
-// of bf16, with rows of KVRow(headDim) elements, which end with zeros.
-// Consecutive blocks are blockStride elements apart, so that the layers of a
-// block may lie together ([block][layer]) or apart. BlockTokens is a multiple
+// of bf16, with rows of KVRow(dimensions of a head) elements, which end with zeros; those of keys and
+// of values may differ. Consecutive blocks are blockStride elements apart, so that the layers of
+// a block may lie together ([block][layer]) or apart. BlockTokens is a multiple
 // of 16.
 //
 // # Numbers
@@ -51,8 +55,14 @@
 // gemm_bf16_128 give the same bits; the h* family (wgmma) has its own, again the same for
 // all of its members.
 //
+// Products of experts (grouped_*) have one range of K for every matrix, and the bits of an entry are
+// the same in tiles of 8, 16, 32 or 64 entries. A row's experts are added up in ascending order of
+// their numbers. Recurrences go on token by token, and their sums run over the keys or states
+// in ascending order.
+//
 // Attention walks tiles of 64 absolute positions. It computes partial results over the
 // positions [512p, 512p+512) and merges them in ascending p, and a tile that a row does not
 // see changes none of its bits. attn_prefill_*, attn_decode_* with attn_merge, and
-// attn_whole_* give the same bits.
+// attn_whole_* give the same bits. attn_*_x<size> are a family of their own for each size of heads,
+// with tiles of 64, 32 or 16 positions (HeadSizes).
 package kernels

@@ -11,12 +11,10 @@ type Run struct {
 	Table         int32 // first entry of the sequence's block table in tables
 }
 
-// AppendTiles cuts a run into the tiles of attn_prefill_*, for group heads per
-// KV head.
-func AppendTiles(dst []AttnTile, r Run, group int) []AttnTile {
-	step := int32(max(1, QueryRows/group))
-	for at := int32(0); at < r.Tokens; at += step {
-		dst = append(dst, AttnTile{Token: r.First + at, Tokens: min(step, r.Tokens-at), Table: r.Table})
+// AppendTiles cuts a run into the tiles of attn_prefill_*, of as many tokens as TileTokens says.
+func AppendTiles(dst []AttnTile, r Run, tokens int) []AttnTile {
+	for at := int32(0); at < r.Tokens; at += int32(tokens) {
+		dst = append(dst, AttnTile{Token: r.First + at, Tokens: min(int32(tokens), r.Tokens-at), Table: r.Table})
 	}
 	return dst
 }

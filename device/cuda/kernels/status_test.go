@@ -42,7 +42,7 @@ func TestStatusTable(t *testing.T) {
 			tests[r[1]] = string(src)
 		}
 		// Entries of a family are launched by a name that is put together.
-		stem := regexp.MustCompile(`(bf16|q8|q4)?_?[dhn]?\d*$`).ReplaceAllString(name, "")
+		stem := regexp.MustCompile(`(bf16|q8|q4|mxfp4)?_?[dhnx]?\d*$`).ReplaceAllString(name, "")
 		if !strings.Contains(tests[r[1]], `"`+stem) {
 			t.Errorf("%s: emu/test_%s.cc launches nothing that begins with %q", name, r[1], stem)
 		}

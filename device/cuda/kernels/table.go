@@ -160,6 +160,7 @@ func entries() []Entry {
 		},
 	}
 	list = append(list, probes()...)
+	list = append(list, headEntries()...)
 	for _, d := range []int{64, 128} {
 		list = append(list,
 			Entry{
@@ -179,7 +180,7 @@ func entries() []Entry {
 					"order of parts; counters uint32 [T, kvHeads, cdiv(heads/kvHeads, 16)] are zero before and after.",
 			})
 	}
-	for _, f := range []string{"bf16", "q8", "q4"} {
+	for _, f := range Formats {
 		for _, n := range GemmRows {
 			list = append(list, Entry{
 				Name: fmt.Sprintf("gemm_%s_n%d", f, n), Threads: 128, Shared: fewShared(f, n), Grid: fmt.Sprintf("cdiv(n, 64), splits, cdiv(rows, %d)", n), Params: gemmParams,
@@ -208,8 +209,12 @@ func entries() []Entry {
 		}
 		list = append(list, e)
 	}
-	return list
+	list = append(list, experts()...)
+	return append(list, recurrent()...)
 }
+
+// Formats are the parts of kernels' names that say how matrices are stored, in the order of Loaded.Format.
+var Formats = []string{"bf16", "q8", "q4", "mxfp4"}
 
 // Tiles in flight: FEW_STAGES and WIDE_STAGES of src/gemm.cu, those of src/hgemm.cu.
 const fewStages, wideStages, hopperStages = 6, 3, 4
@@ -222,7 +227,7 @@ func tileBytes(format string) int {
 	switch format {
 	case "q8":
 		return Q8Tile
-	case "q4":
+	case "q4", "mxfp4":
 		return Q4Tile
 	}
 	return BF16Tile

@@ -4,6 +4,7 @@
 // same instructions in the same order, so that a row's bits do not depend on
 // which of them computed it, nor on the rows beside it: a tile that a row does
 // not see changes nothing, because every factor is then 2^0 and every sum + 0.
+#pragma once
 #include "device.h"
 
 constexpr int KEYS = 64, PART = 512, SCORE_LD = 68;

@@ -1,5 +1,6 @@
 // Norms of every kind and functions of single numbers, for rows that are bfloat16 or float32.
 // Bits of types say which rows are float32: 1 those of y, 2 those of x, 4 those of g.
+#pragma once
 #include "device.h"
 
 DEV float load(const u8 *p, i64 i, bool wide) { return wide ? ((const float *)p)[i] : bf(((const u16 *)p)[i]); }

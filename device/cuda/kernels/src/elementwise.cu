@@ -1,4 +1,5 @@
 // Everything that goes row by row: embedding, norms, rotary embedding, gate, copies.
+#pragma once
 #include "device.h"
 #include "quant.h"
 
@@ -82,24 +83,24 @@ REGISTER(add)
 
 constexpr int HEAD_PAIRS = 4; // a lane holds the pairs lane + 32i of a head: up to 256 dimensions
 // 1/rms of a head of n pairs, for its warp.
-DEV float head_scale(const f32x2 v[HEAD_PAIRS], int dim, float eps) {
+template <int N> DEV float head_scale(const f32x2 (&v)[N], int dim, float eps) {
   float s = 0;
-  UNROLL for (int i = 0; i < HEAD_PAIRS; i++) s = fma(v[i][0], v[i][0], fma(v[i][1], v[i][1], s));
+  UNROLL for (int i = 0; i < N; i++) s = fma(v[i][0], v[i][0], fma(v[i][1], v[i][1], s));
   return rsqrt_(warp_sum(s) / (float)dim + eps);
 }
 // What is done to the heads of rope_kv: bits of how.
 constexpr int NORM_Q = 1, NORM_K = 2, NORM_V = 4, NORM_CENTERED = 8, NORM_AFTER = 16, NORM_PER_HEAD = 32, ROPE_PAIRS = 64;
 // A head of n dimensions without its mean, if it is centered, divided by its root mean square and times w, if there are weights.
-DEV void norm_head(f32x2 v[HEAD_PAIRS], int lane, int dim, const float *w, float eps, bool centered) {
+template <int N> DEV void norm_head(f32x2 (&v)[N], int lane, int dim, const float *w, float eps, bool centered) {
   if (centered) {
     float s = 0;
-    UNROLL for (int i = 0; i < HEAD_PAIRS; i++) s += v[i][0] + v[i][1];
+    UNROLL for (int i = 0; i < N; i++) s += v[i][0] + v[i][1];
     s = warp_sum(s) / (float)dim;
-    UNROLL for (int i = 0; i < HEAD_PAIRS; i++)
+    UNROLL for (int i = 0; i < N; i++)
       if ((lane + 32 * i) * 2 < dim) v[i] = (f32x2){v[i][0] - s, v[i][1] - s};
   }
   float r = head_scale(v, dim, eps);
-  UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+  UNROLL for (int i = 0; i < N; i++) {
     int c = (lane + 32 * i) * 2;
     if (c < dim) v[i] = w ? (f32x2){v[i][0] * r * w[c], v[i][1] * r * w[c + 1]} : (f32x2){v[i][0] * r, v[i][1] * r};
   }

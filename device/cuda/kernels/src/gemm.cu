@@ -2,6 +2,7 @@
 // and the tokens the n8 side for every number of rows, so that one row costs an
 // eighth of the arithmetic it could, not a sixteenth, and an element of y is the
 // same chain of mma whatever tile it is computed in (see kernels/abi.go).
+#pragma once
 #include "device.h"
 #include "emit.h"
 #include "quant.h"
@@ -15,6 +16,7 @@ DEV int swizzled(int row, int chunk) { return row * 64 + ((chunk ^ (row & 7)) <<
 template <int F> struct Weights;
 template <> struct Weights<BF16> {
   static constexpr int bytes = 64 * 64 * 2;
+  static DEV_METHOD float scale(u16) { return 1.0f; }
   static DEV_METHOD void load(u32 a[2][4], const u8 *tile, int mi, int kb) {
     int lane = TIDX & 31;
     UNROLL for (int h = 0; h < 2; h++) ldmatrix4(a[h], (const u16 *)tile + swizzled(mi * 16 + (lane & 15), kb * 4 + h * 2 + (lane >> 4)));
@@ -22,6 +24,7 @@ template <> struct Weights<BF16> {
 };
 template <> struct Weights<Q8> {
   static constexpr int bytes = Q8_TILE;
+  static DEV_METHOD float scale(u16 v) { return half_to_float(v); }
   static DEV_METHOD void load(u32 a[2][4], const u8 *tile, int mi, int kb) {
     u32x4 v = *(const u32x4 *)(tile + q8_at(mi, kb, TIDX & 31));
     UNROLL for (int h = 0; h < 2; h++) {
@@ -32,15 +35,24 @@ template <> struct Weights<Q8> {
 };
 template <> struct Weights<Q4> {
   static constexpr int bytes = Q4_TILE;
+  static DEV_METHOD float scale(u16 v) { return half_to_float(v); }
   static DEV_METHOD void load(u32 a[2][4], const u8 *tile, int mi, int kb) {
     u32x2 v = *(const u32x2 *)(tile + q4_at(mi, kb, TIDX & 31));
     UNROLL for (int h = 0; h < 2; h++) q4_pairs(a[h], v[h]);
   }
 };
+template <> struct Weights<MXFP4> {
+  static constexpr int bytes = Q4_TILE;
+  static DEV_METHOD float scale(u16 v) { return bf(v); }
+  static DEV_METHOD void load(u32 a[2][4], const u8 *tile, int mi, int kb) {
+    u32x2 v = *(const u32x2 *)(tile + q4_at(mi, kb, TIDX & 31));
+    UNROLL for (int h = 0; h < 2; h++) e2m1_pairs(a[h], v[h]);
+  }
+};
 
 // acc[i][j] += rows 16(mi+i).. of the weight tile times rows 8j.. of x, over the
 // 32 columns from 32kb on. Quantised weights are whole numbers, exact in bf16; a
-// block's sum meets its scale in float32.
+// block's sum meets its scale in float32. So are the numbers of MXFP4.
 template <int F, int MI, int NJ> DEV void multiply_block(float acc[MI][NJ][4], const u8 *w, const u16 *x, int mi, int kb) {
   int lane = TIDX & 31;
   u32 b[NJ][4]; // two steps of 16 columns
@@ -54,7 +66,7 @@ template <int F, int MI, int NJ> DEV void multiply_block(float acc[MI][NJ][4], c
       }
     } else {
       const u16 *scales = (const u16 *)(w + Weights<F>::bytes - 256) + kb * 64 + (mi + i) * 16 + (lane >> 2);
-      float s0 = half_to_float(scales[0]), s1 = half_to_float(scales[8]);
+      float s0 = Weights<F>::scale(scales[0]), s1 = Weights<F>::scale(scales[8]);
       UNROLL for (int j = 0; j < NJ; j++) {
         float t[4] = {0, 0, 0, 0};
         mma16816(t, a[0], &b[j][0]);
@@ -223,3 +235,8 @@ FEW(gemm_q4_n16, Q4, 16)
 FEW(gemm_q4_n32, Q4, 32)
 FEW(gemm_q4_n64, Q4, 64)
 MANY(gemm_q4_128, Q4)
+FEW(gemm_mxfp4_n8, MXFP4, 8)
+FEW(gemm_mxfp4_n16, MXFP4, 16)
+FEW(gemm_mxfp4_n32, MXFP4, 32)
+FEW(gemm_mxfp4_n64, MXFP4, 64)
+MANY(gemm_mxfp4_128, MXFP4)

@@ -2,7 +2,7 @@
 // operation below; sums are of integers and maxima have no order, so threads do
 // not show. Nothing is sorted: a filter is a threshold, found by a histogram over
 // the distance to the maximum and a radix search in one of its buckets.
-#include "device.h"
+#include "log.h"
 
 struct Draw { // the memory of backend.Draw
   u64 seed;
@@ -32,7 +32,7 @@ constexpr float MAX_FLOAT = 3.40282346638528859811704183484516925e+38f, INF = __
 
 // ---- arithmetic: sampler/math.go, every operation rounded on its own ----
 
-constexpr float LN2_HI = 0.693359375f, LN2_LO = -2.121944400546905e-4f, SHIFT = 12582912.0f;
+constexpr float SHIFT = 12582912.0f;
 
 DEV float exp32(float x) {
   float k = (x * LOG2E + SHIFT) - SHIFT;
@@ -46,24 +46,6 @@ DEV float exp32(float x) {
   return as_float(as_u32(m) + ((u32)(i32)k << 23));
 }
 DEV u64 weight(float x) { return x >= -28.0f ? (u64)(i64)(exp32(x) * 1099511627776.0f) : 0; }
-DEV float log_sum(float f, float e) {
-  float p = -0.07621762f * f + 0.12904412f;
-  p = p * f + -0.13242984f;
-  p = p * f + 0.14181828f;
-  p = p * f + -0.16609083f;
-  p = p * f + 0.20001973f;
-  p = p * f + -0.25001583f;
-  p = p * f + 0.33333325f;
-  p = p * f + -0.49999988f;
-  float y = (f * f) * p + e * LN2_LO;
-  return (f + y) + e * LN2_HI;
-}
-constexpr u32 SQRT_HALF = 0x3f3504f3;
-DEV float log32(float x) {
-  u32 b = as_u32(x) - SQRT_HALF;
-  float f = as_float((b & 0x7fffffu) + SQRT_HALF) - 1.0f;
-  return log_sum(f, (float)((i32)b >> 23));
-}
 DEV float gumbel(u32 x) {
   float v = (float)x * 0x1p-32f + 0x1p-33f;
   v = min_(v, 1.0f - 0x1p-24f);

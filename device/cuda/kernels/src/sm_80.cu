@@ -1,8 +1,12 @@
 // The module for every GPU from Ampere on.
 #include "attn.cu"
+#include "attnx.cu"
 #include "elements.cu"
 #include "elementwise.cu"
+#include "experts.cu"
 #include "gemm.cu"
 #include "pack.cu"
 #include "pick.cu"
 #include "probe.cu"
+#include "recurrent.cu"
+#include "ropex.cu"
