@@ -133,7 +133,10 @@ def keys_of(reader):
         if name.startswith("general.") and name not in ("general.architecture", "general.type"):
             continue
         kinds = [gguf.GGUFValueType(k).name.lower() for k in field.types]
-        keys.append([name, " ".join(kinds), field.contents()])
+        value = field.contents()
+        if kinds == ["array", "float32"]:
+            value = [max(x, -float(np.finfo(np.float32).max)) for x in value]  # JSON has no infinity
+        keys.append([name, " ".join(kinds), value])
     return keys
 
 
