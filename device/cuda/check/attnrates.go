@@ -16,26 +16,40 @@ type attnCase struct {
 	model                        string
 	heads, kvHeads, dim, seqs, n int
 	prefill                      bool
+	value                        int  // dimensions of a value, if they are not dim
+	sunk                         bool // there are sinks
 }
 
-// key names the shape alone, because torch does not know the models.
+// key names the shape alone, because torch does not know the models. What torch does not compute in the same way
+// has none.
 func (a attnCase) key() string {
+	if a.value > 0 || a.sunk {
+		return ""
+	}
+	return a.shape()
+}
+
+func (a attnCase) shape() string {
 	if a.prefill {
 		return fmt.Sprintf("prefill attention, %d/%d heads of %d, %d tokens", a.heads, a.kvHeads, a.dim, a.n)
 	}
 	return fmt.Sprintf("decode attention, %d/%d heads of %d, %d sequences of %d", a.heads, a.kvHeads, a.dim, a.seqs, a.n)
 }
 
-func (a attnCase) name() string { return a.model + ": " + a.key() }
+func (a attnCase) name() string { return a.model + ": " + a.shape() }
 
 func (c *checker) attentionCases() (list []attnCase) {
 	models := []attnCase{
 		{model: "Llama-3.2-1B", heads: 32, kvHeads: 8, dim: 64},
 		{model: "Qwen3-0.6B", heads: 16, kvHeads: 8, dim: 128},
 		{model: "Llama-3.1-8B", heads: 32, kvHeads: 8, dim: 128},
+		{model: "gpt-oss-20b", heads: 64, kvHeads: 8, dim: 64, sunk: true},
+		{model: "Gemma-3-12B", heads: 16, kvHeads: 8, dim: 256},
+		{model: "DeepSeek-V2-Lite", heads: 16, kvHeads: 1, dim: 576, value: 512},
 	}
 	if c.o.Quick {
-		models = []attnCase{{model: "tiny", heads: 2, kvHeads: 1, dim: 64}, {model: "tiny", heads: 2, kvHeads: 1, dim: 128}}
+		models = []attnCase{{model: "tiny", heads: 2, kvHeads: 1, dim: 64}, {model: "tiny", heads: 2, kvHeads: 1, dim: 128}, {model: "tiny with sinks", heads: 2, kvHeads: 1, dim: 64, sunk: true},
+			{model: "tiny, large heads", heads: 2, kvHeads: 1, dim: 576, value: 512}}
 	}
 	for _, m := range models {
 		for _, n := range pick(c, []int{70}, []int{512, 2048, 8192}) {
@@ -69,11 +83,24 @@ func (a attnCase) tokens() int {
 	return a.seqs
 }
 
-func (a attnCase) elements() int { return kernels.KVBlock(a.kvHeads, a.dim, a.dim, attnBlock) }
+func (a attnCase) values() int {
+	if a.value > 0 {
+		return a.value
+	}
+	return a.dim
+}
+func (a attnCase) elements() int { return kernels.KVBlock(a.kvHeads, a.dim, a.values(), attnBlock) }
 func (a attnCase) width() int    { return a.heads * a.dim }
+func (a attnCase) out() int      { return a.heads * a.values() }
+
+// more reports whether the kernels are those of attnx.cu.
+func (a attnCase) more() bool { return a.dim > 128 || a.value > 0 || a.sunk }
 
 // suffix ends the names of the kernels for heads of this size.
 func (a attnCase) suffix() string {
+	if a.more() {
+		return fmt.Sprintf("_x%d", kernels.SizeOf(a.dim, a.values()).KeyDim)
+	}
 	if a.dim <= 64 {
 		return "_d64"
 	}
@@ -82,7 +109,7 @@ func (a attnCase) suffix() string {
 
 // attnMemory is what a case has on the device.
 type attnMemory struct {
-	kv, q, out                                uint64
+	kv, q, out, sinks                         uint64
 	tables, pos, tiles, items, merges, counts uint64
 
 	numTiles, numItems, numMerges, slots int
@@ -107,7 +134,7 @@ func (c *checker) attentionMemory(a attnCase) (m attnMemory, err error) {
 	for _, n := range []struct {
 		at    *uint64
 		count int
-	}{{&m.kv, blocks * a.elements()}, {&m.q, a.tokens() * a.width()}, {&m.out, a.tokens() * a.width()}} {
+	}{{&m.kv, blocks * a.elements()}, {&m.q, a.tokens() * a.width()}, {&m.out, a.tokens() * a.out()}} {
 		if *n.at, err = c.lab.Alloc(n.count * 2); err != nil {
 			return m, err
 		}
@@ -117,6 +144,12 @@ func (c *checker) attentionMemory(a attnCase) (m attnMemory, err error) {
 	}
 	if err := c.noise(m.q, a.tokens()*a.width(), 2); err != nil {
 		return m, err
+	}
+	if a.sunk {
+		s, _ := c.floats(a.heads)
+		if m.sinks, err = cuda.Put(c.lab, s); err != nil {
+			return m, err
+		}
 	}
 	return m, c.attentionLists(a, &m)
 }
@@ -133,7 +166,7 @@ func (c *checker) attentionLists(a attnCase, m *attnMemory) (err error) {
 	var merges []kernels.AttnMerge
 	slots := int32(0)
 	if a.prefill {
-		tiles = kernels.AppendTiles(tiles, kernels.Run{Tokens: int32(a.n)}, kernels.TileTokens(a.dim, a.dim, a.heads/a.kvHeads))
+		tiles = kernels.AppendTiles(tiles, kernels.Run{Tokens: int32(a.n)}, kernels.TileTokens(a.dim, a.values(), a.heads/a.kvHeads))
 		for t := range a.n {
 			pos = append(pos, int32(t))
 		}
@@ -165,11 +198,27 @@ func (c *checker) attentionLists(a attnCase, m *attnMemory) (err error) {
 
 func (a attnCase) scale() float32 { return float32(1 / math.Sqrt(float64(a.dim))) }
 
+// with adds what launches of all kernels end with, after what they begin with and the strides of rows.
+func (a attnCase) with(m *attnMemory, params ...any) []any {
+	if a.more() {
+		return append(params, attnBlock, a.elements(), a.heads, a.kvHeads, a.dim, a.values(), 0, 0, a.scale(), float32(0), m.sinks)
+	}
+	return append(params, a.heads, a.kvHeads, a.dim, attnBlock, a.elements(), a.scale(), 0)
+}
+
+// merge launches the merge of parts.
+func (c *checker) merge(a attnCase, m *attnMemory, parts uint64) error {
+	if a.more() {
+		return c.lab.Launch("attn_merge_x", m.numMerges, a.heads, 1, m.out, parts, m.merges, m.counts+4, m.pos, a.out(), a.heads, a.kvHeads, a.dim, a.values(), 0, 0, a.scale(), float32(0), m.sinks)
+	}
+	return c.lab.Launch("attn_merge", m.numMerges, a.heads, 1, m.out, parts, m.merges, m.counts+4, a.out(), a.heads, a.dim, a.scale())
+}
+
 func (c *checker) prefillRate(a attnCase, m attnMemory) error {
-	flop := 2 * float64(a.width()) * float64(a.n) * float64(a.n+1)
+	flop := float64(a.width()+a.out()) * float64(a.n) * float64(a.n+1)
+	groups := (a.heads/a.kvHeads + kernels.SizeOf(a.dim, a.values()).Rows - 1) / kernels.SizeOf(a.dim, a.values()).Rows
 	sec, err := c.seconds(pick(c, 1, max(2, min(20, int(1e11/flop)))), func(int) error {
-		return c.lab.Launch("attn_prefill"+a.suffix(), m.numTiles, a.kvHeads, 1, m.out, m.q, m.kv, m.tiles, m.tables, m.pos,
-			a.width(), a.width(), a.heads, a.kvHeads, a.dim, attnBlock, a.elements(), a.scale(), 0)
+		return c.lab.Launch("attn_prefill"+a.suffix(), m.numTiles, a.kvHeads, groups, a.with(&m, m.out, m.q, m.kv, m.tiles, m.tables, m.pos, a.out(), a.width())...)
 	})
 	if err != nil {
 		return err
@@ -179,7 +228,7 @@ func (c *checker) prefillRate(a attnCase, m attnMemory) error {
 }
 
 func (c *checker) decodeRate(a attnCase, m attnMemory) error {
-	parts, err := c.lab.Alloc(m.slots * kernels.PartFloats(a.heads, a.dim) * 4)
+	parts, err := c.lab.Alloc(m.slots * kernels.PartFloats(a.heads, a.values()) * 4)
 	if err != nil {
 		return err
 	}
@@ -187,12 +236,11 @@ func (c *checker) decodeRate(a attnCase, m attnMemory) error {
 	bytes := float64(a.seqs * a.blocks() * a.elements() * 2)
 	reps := pick(c, 1, max(2, min(20, int(4e10/bytes))))
 	sec, err := c.seconds(reps, func(int) error {
-		err := c.lab.Launch("attn_decode"+a.suffix(), m.numItems, a.kvHeads, groups, parts, m.q, m.kv, m.items, m.counts, m.tables, m.pos,
-			a.width(), a.heads, a.kvHeads, a.dim, attnBlock, a.elements(), a.scale(), 0)
+		err := c.lab.Launch("attn_decode"+a.suffix(), m.numItems, a.kvHeads, groups, a.with(&m, parts, m.q, m.kv, m.items, m.counts, m.tables, m.pos, a.width())...)
 		if err != nil {
 			return err
 		}
-		return c.lab.Launch("attn_merge", m.numMerges, a.heads, 1, m.out, parts, m.merges, m.counts+4, a.width(), a.heads, a.dim, a.scale())
+		return c.merge(a, &m, parts)
 	})
 	if err != nil {
 		return err
@@ -206,8 +254,7 @@ func (c *checker) decodeRate(a attnCase, m attnMemory) error {
 		return err
 	}
 	sec, err = c.seconds(reps, func(int) error {
-		return c.lab.Launch("attn_whole"+a.suffix(), m.numItems, a.kvHeads, groups, m.out, a.width(), counters, parts, m.q, m.kv, m.items, m.counts, m.tables, m.pos,
-			a.width(), a.heads, a.kvHeads, a.dim, attnBlock, a.elements(), a.scale(), 0)
+		return c.lab.Launch("attn_whole"+a.suffix(), m.numItems, a.kvHeads, groups, a.with(&m, m.out, a.out(), counters, parts, m.q, m.kv, m.items, m.counts, m.tables, m.pos, a.width())...)
 	})
 	if err != nil {
 		return err

@@ -46,6 +46,9 @@ func torch(c *checker) ([]task, error) {
 // torchItems are what is timed, by key, kind and sizes, as torch.py takes it.
 func (c *checker) torchItems() (items [][]any) {
 	for _, a := range c.attentionCases() {
+		if a.key() == "" {
+			continue
+		}
 		if a.prefill {
 			items = append(items, []any{a.key(), "prefill", a.heads, a.kvHeads, a.dim, a.n})
 		} else {
