@@ -249,3 +249,27 @@ func TestEncoderNames(t *testing.T) {
 		}
 	}
 }
+
+// TestGTEScaling: the fixed scaling of gte-multilingual, of which transformers has none: the base is multiplied with the factor,
+// and all frequencies are divided by its root (numbers of vLLM's ntk_scaling_rope.py, for heads of 8 and a factor of 8).
+func TestGTEScaling(t *testing.T) {
+	config := editConfig(t, "encoders/gte", func(doc map[string]any) {
+		delete(doc, "rope_parameters")
+		doc["architectures"], doc["rope_theta"], doc["rope_scaling"] = []string{"NewModel"}, 20000, map[string]any{"type": "ntk", "factor": 8.0}
+	})
+	c, err := model.ParseConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float64{0.594603557501, 0.029730177875, 0.001486508894, 7.4325445e-05} {
+		if got := float64(c.Network.Ropes[0].InvFreq[i]); math.Abs(got/want-1) > 1e-6 {
+			t.Errorf("frequency %d is %v instead of %v", i, got, want)
+		}
+	}
+	config = editConfig(t, "encoders/gte", func(doc map[string]any) {
+		doc["rope_parameters"] = map[string]any{"type": "ntk", "factor": 8.0, "mixed_b": 0.5}
+	})
+	if _, err := model.ParseConfig(config); err == nil {
+		t.Error("mixed_b is taken")
+	}
+}

@@ -2,8 +2,8 @@ package model
 
 import "fmt"
 
-// BERT (Devlin et al., "BERT", 2018) and those that have its network: RoBERTa, XLM-R and CamemBERT, as
-// transformers/models/{bert,roberta,xlm_roberta,camembert} have them. MiniLM, bge, e5 and gte are among them.
+// BERT (Devlin et al., "BERT", 2018) and those that have its network: RoBERTa, XLM-R, CamemBERT and DistilBERT, as
+// transformers/models/{bert,roberta,xlm_roberta,camembert,distilbert} have them. MiniLM, bge, e5 and gte are among them.
 // Every position sees all others. Norms follow the sums, and nothing is rotated: positions have embeddings.
 
 func init() {
@@ -15,6 +15,7 @@ func init() {
 		{"Roberta", "roberta", "roberta.", roberta},
 		{"XLMRoberta", "xlm-roberta", "roberta.", roberta},
 		{"Camembert", "camembert", "roberta.", roberta},
+		{"DistilBert", "distilbert", "distilbert.", distilBert},
 	} {
 		for _, task := range encoderTasks {
 			recipes[kind.class+task] = recipe{modelType: kind.modelType, read: kind.read, prefix: kind.prefix}
@@ -37,12 +38,12 @@ func (f *fields) encoder() {
 	}
 }
 
-// bertEmbeddings describes the sum of embeddings of tokens, positions and types.
-func (f *fields) bertEmbeddings() {
+// bertEmbeddings describes the sum of embeddings of tokens and types. types is how many types there are if the file does not say.
+func (f *fields) bertEmbeddings(types int) {
 	n := &f.Network
 	n.Embed = f.prefix + "embeddings.word_embeddings"
 	n.EmbedNorm = f.layerNorm(f.prefix + "embeddings.LayerNorm")
-	if n.NumTypes = f.int("type_vocab_size", 2); n.NumTypes > 0 {
+	if n.NumTypes = f.int("type_vocab_size", types); n.NumTypes > 0 {
 		n.Types = f.prefix + "embeddings.token_type_embeddings"
 	}
 }
@@ -61,7 +62,7 @@ func roberta(f *fields) {
 func (f *fields) bertNetwork(firstPos int) {
 	f.usual(usual{maxPositions: 512, eps: 1e-12, epsName: "layer_norm_eps"})
 	f.encoder()
-	f.bertEmbeddings()
+	f.bertEmbeddings(2)
 	n := &f.Network
 	n.Positions, n.NumPositions, n.FirstPos = f.prefix+"embeddings.position_embeddings", f.MaxSeqTokens, firstPos
 	f.MaxSeqTokens -= firstPos
@@ -70,7 +71,7 @@ func (f *fields) bertNetwork(firstPos int) {
 		f.unsupported("position_embedding_type", kind, "absolute")
 	}
 	act := f.activation("hidden_act", "gelu")
-	f.bertLayers(func(int) (AttentionSpec, MLPSpec) {
+	f.bertLayers("encoder.layer", func() (AttentionSpec, MLPSpec) {
 		a := f.attention()
 		a.AttentionNames = AttentionNames{Q: "attention.self.query", K: "attention.self.key", V: "attention.self.value", O: "attention.output.dense"}
 		a.Rope, a.QKVBias, a.OutBias, a.Bidirectional = NoRope, true, true, true
@@ -78,14 +79,32 @@ func (f *fields) bertNetwork(firstPos int) {
 	}, "attention.output.LayerNorm", "output.LayerNorm")
 }
 
-// bertLayers describes layers with a norm of each sum, of the given names.
-func (f *fields) bertLayers(parts func(i int) (AttentionSpec, MLPSpec), mixNorm, outNorm string) {
+// distilBert is bert with half as many layers, without types of tokens, and with names of its own.
+func distilBert(f *fields) {
+	f.renamed = map[string]string{"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "intermediate_size": "hidden_dim", "hidden_act": "activation"}
+	f.usual(usual{maxPositions: 512, eps: 1e-12, epsName: "layer_norm_eps"})
+	f.encoder()
+	n := &f.Network
+	n.Embed, n.EmbedNorm = f.prefix+"embeddings.word_embeddings", f.layerNorm(f.prefix+"embeddings.LayerNorm")
+	n.Positions, n.NumPositions = f.prefix+"embeddings.position_embeddings", f.MaxSeqTokens
+	n.Skip = append(n.Skip, "vocab_transform.", "vocab_layer_norm.", "vocab_projector.", "pre_classifier.")
+	act := f.activation("hidden_act", "gelu")
+	f.bertLayers("transformer.layer", func() (AttentionSpec, MLPSpec) {
+		a := f.attention()
+		a.AttentionNames = AttentionNames{Q: "attention.q_lin", K: "attention.k_lin", V: "attention.v_lin", O: "attention.out_lin"}
+		a.Rope, a.QKVBias, a.OutBias, a.Bidirectional = NoRope, true, true, true
+		return a, MLPSpec{Up: "ffn.lin1", Down: "ffn.lin2", Inner: f.Intermediate, Bias: true, Act: act}
+	}, "sa_layer_norm", "output_layer_norm")
+}
+
+// bertLayers describes layers that are alike, below the given name, with norms of both sums.
+func (f *fields) bertLayers(below string, parts func() (AttentionSpec, MLPSpec), mixNorm, outNorm string) {
 	if f.err != nil {
 		return
 	}
 	for i := range f.Layers {
-		a, m := parts(i)
-		f.Network.Layers = append(f.Network.Layers, Layer{At: fmt.Sprintf("%sencoder.layer.%d.", f.prefix, i), PostNorms: true,
+		a, m := parts()
+		f.Network.Layers = append(f.Network.Layers, Layer{At: fmt.Sprintf("%s%s.%d.", f.prefix, below, i), PostNorms: true,
 			Mixers: []Mixer{a}, MixNorm: f.layerNorm(mixNorm), Feeds: []Feed{m}, OutNorm: f.layerNorm(outNorm)})
 	}
 }

@@ -2,13 +2,16 @@ package model
 
 import "fmt"
 
-// ModernBERT (Warner et al., "Smarter, Better, Faster, Longer", 2024) and NomicBERT (Nussbaum et al., "Nomic Embed",
-// 2024): encoders whose heads are rotated and whose networks have gates, as transformers/models/{modernbert,nomic_bert}
-// have them. The first has norms before its parts, and windows in all but each third layer; the second is like BERT.
+// ModernBERT (Warner et al., "Smarter, Better, Faster, Longer", 2024) NomicBERT (Nussbaum et al., "Nomic Embed",
+// 2024) and GTE (Zhang et al., "mGTE", 2024): encoders whose heads are rotated and whose networks have gates, as
+// transformers/models/{modernbert,nomic_bert,gte} have them. The first has norms before its parts, and windows in all but
+// each third layer; the others are like BERT.
 
 func init() {
 	for _, task := range encoderTasks {
 		recipes["ModernBert"+task] = recipe{modelType: "modernbert", read: modernBert}
+		recipes["Gte"+task] = recipe{modelType: "gte", read: gte, prefix: "new."}
+		recipes["New"+task] = recipe{modelType: "new", read: gte, prefix: "new."} // in checkpoints that bring code of their own
 		recipes["NomicBert"+task] = recipe{modelType: "nomic_bert", read: nomicBert, prefix: "nomic_bert."}
 	}
 	recipes["NomicBertForPreTraining"] = recipe{modelType: "nomic_bert", read: nomicBert, prefix: "nomic_bert."}
@@ -56,7 +59,7 @@ func nomicBert(f *fields) {
 	f.renamed = nomicNames
 	f.usual(usual{maxPositions: 2048, eps: 1e-12, epsName: "layer_norm_eps"})
 	f.encoder()
-	f.bertEmbeddings()
+	f.bertEmbeddings(2)
 	if f.Intermediate == 0 {
 		f.Intermediate = 4 * f.Hidden
 	}
@@ -68,19 +71,14 @@ func nomicBert(f *fields) {
 	if act != "swiglu" && act != "silu" {
 		f.unsupported("hidden_act", act, "silu, swiglu")
 	}
-	if f.err != nil {
-		return
-	}
-	for i := range f.Layers {
+	f.bertLayers("encoder.layers", func() (AttentionSpec, MLPSpec) {
 		a := f.attention()
 		a.AttentionNames = AttentionNames{QKV: "attn.Wqkv", O: "attn.out_proj"}
 		a.Rope = rope
 		a.QKVBias, a.OutBias = f.bool("qkv_proj_bias", false), f.bool("qkv_proj_bias", false)
 		a.twoWays(0)
-		m := MLPSpec{Gate: "mlp.fc12", Up: "mlp.fc11", Down: "mlp.fc2", Inner: f.Intermediate, Act: Activation{Kind: SiLU}}
-		n.Layers = append(n.Layers, Layer{At: fmt.Sprintf("%sencoder.layers.%d.", f.prefix, i), PostNorms: true,
-			Mixers: []Mixer{a}, MixNorm: f.layerNorm("norm1"), Feeds: []Feed{m}, OutNorm: f.layerNorm("norm2")})
-	}
+		return a, MLPSpec{Gate: "mlp.fc12", Up: "mlp.fc11", Down: "mlp.fc2", Inner: f.Intermediate, Act: Activation{Kind: SiLU}}
+	}, "norm1", "norm2")
 }
 
 // nomicSettings refuses settings of the checkpoints' own code that no published model but the one with experts has. With a
@@ -103,4 +101,24 @@ func (f *fields) nomicSettings() {
 	if f.has("rotary_scaling_factor") {
 		f.MaxSeqTokens = min(f.MaxSeqTokens, f.int("max_trained_positions", 2048))
 	}
+}
+
+func gte(f *fields) {
+	f.usual(usual{maxPositions: 8192, eps: 1e-12, epsName: "layer_norm_eps"})
+	f.encoder()
+	f.bertEmbeddings(1)
+	if kind := f.text("position_embedding_type", "rope"); kind != "rope" {
+		f.unsupported("position_embedding_type", kind, "rope")
+	}
+	if f.bool("logn_attention_scale", false) {
+		f.unsupported("logn_attention_scale", true, "false")
+	}
+	rope, act := f.rope(f.HeadDim, ropeKind{theta: 160_000}), f.activation("hidden_act", "gelu")
+	f.bertLayers("encoder.layer", func() (AttentionSpec, MLPSpec) {
+		a := f.attention()
+		a.AttentionNames = AttentionNames{QKV: "attention.qkv_proj", O: "attention.o_proj"}
+		a.Rope, a.QKVBias, a.OutBias = rope, true, true
+		a.twoWays(0)
+		return a, MLPSpec{GateUp: "mlp.up_gate_proj", UpFirst: true, Down: "mlp.down_proj", DownBias: true, Inner: f.Intermediate, Act: act}
+	}, "attn_ln", "mlp_ln")
 }

@@ -55,6 +55,9 @@ func (s *MLPSpec) build(b *builder, l *Layer, d int) *mlp {
 		p := parameter{use: use, into: &m.gateUp}
 		for first := range 2 {
 			v := view{first: first * s.Inner, count: s.Inner}
+			if s.UpFirst {
+				v.first = s.Inner - v.first
+			}
 			p.rows = append(p.rows, stored{l.At + s.GateUp + ".weight", []int{2 * s.Inner, d}, v})
 			if s.Bias {
 				v.vector = true
@@ -66,7 +69,7 @@ func (s *MLPSpec) build(b *builder, l *Layer, d int) *mlp {
 	if s.XIELU != "" {
 		b.xielu(&m.act, l.At+s.XIELU)
 	}
-	b.linear(&m.down, Linear, l.At, s.Inner, s.Bias, part{s.Down, d})
+	b.linear(&m.down, Linear, l.At, s.Inner, s.Bias || s.DownBias, part{s.Down, d})
 	b.normOf(&m.outNorm, l.At, s.OutNorm, d)
 	b.needs(PieceActivations, s.Act != Activation{Kind: SiLU} || m.gateUp == NoWeight)
 	b.needs(PieceElements, m.apart || m.outScale != 1 || m.outNorm != nil)

@@ -116,6 +116,18 @@ func (f *fields) table(r *rawRope, p ropeParameters, dim int, part float64) Rope
 			}
 		}
 		return table
+	case "ntk":
+		// A fixed scaling of the base and of all frequencies, as the code of gte-multilingual has it.
+		factor := or(p.Factor, 1)
+		if !(factor >= 1) || p.MixedB != nil {
+			f.unsupported("rope type", kind, "ntk with a factor from 1 on and without mixed_b")
+			return Rope{}
+		}
+		table := Rope{InvFreq: inverseFrequencies(theta*factor, rotated), Scale: 1}
+		for i := range table.InvFreq {
+			table.InvFreq[i] /= float32(math.Pow(factor, 2/float64(rotated)))
+		}
+		return table
 	case "longrope", "su":
 		return f.longrope(r, &p, theta, rotated)
 	case "dynamic":

@@ -230,8 +230,10 @@ type ConvSpec struct {
 type MLPSpec struct {
 	Gate, Up, Down string // Gate "": there is none, and Act is applied to Up
 	GateUp         string // one tensor with the rows of both; "": two tensors
+	UpFirst        bool   // the rows of Up come first there
 	Inner          int
 	Bias           bool
+	DownBias       bool // Down has a bias, also where the others have none
 	Act            Activation
 	Norm, OutNorm  NormSpec // of this network alone
 	GateScale      float32  // factors on what the products give; 0: 1
@@ -345,7 +347,7 @@ func (n *Network) layOut(has func(name string) bool) {
 // prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
 // other parts and in checkpoints that other versions of transformers wrote. Models that embed are often
 // stored without a prefix, because they have no head beside them.
-var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "nomic_bert."}
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "distilbert.", "nomic_bert.", "new.", "gte."}
 
 // embedTails are what follows the prefix in the name of the embedding: that of decoders, of BERT and of ModernBERT.
 var embedTails = []string{"embed_tokens", "embeddings.word_embeddings", "embeddings.tok_embeddings"}

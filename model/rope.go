@@ -38,6 +38,7 @@ type ropeParameters struct {
 	PartialRotaryFactor *float64 `json:"partial_rotary_factor"`
 
 	Alpha       *float64  `json:"alpha"`
+	MixedB      *float64  `json:"mixed_b"`
 	Beta        *float64  `json:"llama_4_scaling_beta"`
 	ShortFactor []float64 `json:"short_factor"`
 	LongFactor  []float64 `json:"long_factor"`

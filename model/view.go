@@ -105,7 +105,7 @@ func (v view) of(t weights.Tensor) (weights.Tensor, error) {
 	case t.Packed != nil && v.ofPacked(&t, total):
 	case t.Packed != nil:
 		return v.widened(t, columns, total), nil
-	case t.Pairs != 0:
+	case t.Pairs != 0 || columns == 1 && t.DType.Size() == 0:
 		return t, fmt.Errorf("%w: the tensor %s is stored in a way in which no part of it can be taken", ErrUnsupported, t.Name)
 	case v.turned && t.DType.Size() == 0:
 		return t, fmt.Errorf("%w: the tensor %s is %v, whose numbers cannot be turned over", ErrUnsupported, t.Name, t.DType)

@@ -40,12 +40,15 @@ func Classifier(fsys fs.FS, architecture string, hidden int, tensor Tensor) (*Pl
 	}
 	h := &head{tensor: tensor, plan: &Plan{Kind: First, Hidden: hidden}, width: hidden}
 	switch strings.TrimSuffix(architecture, "ForSequenceClassification") {
-	case "Bert", "NomicBert":
-		h.layer(Tanh, true, "pooler.dense", "bert.pooler.dense", "nomic_bert.pooler.dense")
+	case "Bert", "NomicBert", "Gte", "New":
+		h.layer(Tanh, true, "pooler.dense", "bert.pooler.dense", "nomic_bert.pooler.dense", "new.pooler.dense", "gte.pooler.dense")
 		h.layer(Identity, true, "classifier")
 	case "Roberta", "XLMRoberta", "Camembert":
 		h.layer(Tanh, true, "classifier.dense")
 		h.layer(Identity, true, "classifier.out_proj")
+	case "DistilBert":
+		h.layer(ReLU, true, "pre_classifier")
+		h.layer(Identity, true, "classifier")
 	case "ModernBert":
 		h.modern(&c)
 	default:

@@ -166,7 +166,7 @@ func crossActivation(class string) (*Activation, error) {
 	if !strings.HasPrefix(class, "torch.") {
 		return nil, nil
 	}
-	a, ok := map[string]Activation{"Identity": Identity, "Sigmoid": Sigmoid, "Tanh": Tanh, "Softmax": Softmax}[class[strings.LastIndexByte(class, '.')+1:]]
+	a, ok := torchActivation(class)
 	if !ok {
 		return nil, fmt.Errorf("pooling: the activation_fn %.200q is unknown", class)
 	}

@@ -206,3 +206,70 @@ func TestEncoderRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestServeClasses: the scores of several classes are those of sentence-transformers, for texts that are sent as tokens.
+func TestServeClasses(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"cross-roberta", "cross-llama", "cross-modernbert-bias"} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join("../../model/testdata/classifiers", name)
+			var g struct {
+				Tokens [][]int     `json:"tokens"`
+				Scores [][]float64 `json:"scores"`
+			}
+			b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+			if err = errors.Join(err, json.Unmarshal(b, &g)); err != nil {
+				t.Fatal(err)
+			}
+			url, stop := startServe(t, "--data-dir", "", dir)
+			defer stop()
+			compareClasses(t, url, g.Tokens, g.Scores)
+		})
+	}
+}
+
+// compareClasses compares the scores of the classes of texts of tokens.
+func compareClasses(t *testing.T, url string, tokens [][]int, scores [][]float64) {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"input": tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, text, _ := do(t, http.DefaultClient, "POST", url+"/classify", string(body))
+	var answer struct {
+		Data []struct {
+			Probs []float64 `json:"probs"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || code != 200 || len(answer.Data) != len(scores) {
+		t.Fatalf("%d %s, %v", code, text, err)
+	}
+	for i, want := range scores {
+		compareVectors(t, fmt.Sprint(tokens[i]), answer.Data[i].Probs, want)
+	}
+}
+
+// TestServeUntypedPairs: a tokenizer that is of no class of its own, and does not list token_type_ids, gives tokens of one type alone.
+func TestServeUntypedPairs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../model/testdata/classifiers/cross-bert")); err != nil {
+		t.Fatal(err)
+	}
+	pair := [][2]string{{"HOW much Protein should people eat?", "A weir keeps the stream steady."}}
+	name := filepath.Join(dir, "tokenizer_config.json")
+	var all []float64
+	for _, config := range []string{`{"tokenizer_class":"BertTokenizer"}`, `{"tokenizer_class":"TokenizersBackend","model_input_names":["input_ids","token_type_ids"]}`,
+		`{"tokenizer_class":"TokenizersBackend"}`, `{"tokenizer_class":"BertTokenizer","model_input_names":["input_ids","attention_mask"]}`} {
+		if err := os.WriteFile(name, []byte(config), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		url, stop := startServe(t, "--data-dir", "", dir)
+		scores, _ := askScores(t, url, pair, nil)
+		all = append(all, scores[0])
+		stop()
+	}
+	if all[0] != all[1] || all[2] != all[3] || all[0] == all[2] {
+		t.Errorf("scores with types %v, and without %v", all[:2], all[2:])
+	}
+}

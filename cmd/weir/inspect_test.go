@@ -67,10 +67,10 @@ func mixedGGUF(t *testing.T, most, down uint32) (path string) {
 // unknownGGUF is a file of an architecture that weir does not know, with experts.
 func unknownGGUF(t *testing.T) (path string) {
 	g := &testkit.GGUF{}
-	g.Set("general.architecture", "olmoe")
-	g.Set("olmoe.context_length", uint32(4096))
-	g.Set("olmoe.expert_count", uint32(8))
-	g.Set("olmoe.expert_used_count", uint32(2))
+	g.Set("general.architecture", "dbrx")
+	g.Set("dbrx.context_length", uint32(4096))
+	g.Set("dbrx.expert_count", uint32(8))
+	g.Set("dbrx.expert_used_count", uint32(2))
 	for name, rows := range map[string]uint64{"token_embd.weight": 100, "blk.0.attn_q.weight": 32, "blk.0.ffn_up_exps.weight": 8 * 64} {
 		g.Tensors = append(g.Tensors, testkit.GGUFTensor{Name: name, Type: 8, Shape: []uint64{32, rows}, Data: make([]byte, rows*34)}) // Q8_0
 	}

@@ -131,17 +131,38 @@ func (s *source) openScores(r *reranker, o *modelOptions) error {
 	}
 	sc := &s.scoring
 	sc.Types, sc.Prompt, sc.Kwargs, sc.Generation = s.network.Config.Network.NumTypes, r.cross.Prompt, r.cross.Kwargs, r.cross.Generation
+	if !s.text.Types {
+		sc.Types = 0 // the tokenizer does not tell the network which text a token is of
+	}
 	switch {
 	case o.chatTemplate != "" || r.cross.Rendered:
 		sc.Form = openai.PairRendered
 	case len(r.overrides.tokens) > 0 && !r.overrides.separate:
 		sc.Form = openai.PairTexts
 	}
+	if err := s.checkTypes(); err != nil {
+		return err
+	}
 	if sc.Labels = r.labels; len(sc.Labels) != s.pooling.Labels { // transformers' names
 		sc.Labels = nil
 		for i := range s.pooling.Labels {
 			sc.Labels = append(sc.Labels, "LABEL_"+strconv.Itoa(i))
 		}
+	}
+	return nil
+}
+
+// checkTypes refuses a tokenizer whose pairs have token types that the network does not have.
+func (s *source) checkTypes() error {
+	if s.scoring.Form != openai.PairJoined || s.scoring.Types <= 1 {
+		return nil
+	}
+	_, types, err := s.tokenizer.JoinPair([]int32{0}, []int32{0}, -1)
+	if err != nil {
+		return nil // requests for pairs are refused, and no others
+	}
+	if most := int(slices.Max(types)); most >= s.scoring.Types {
+		return fmt.Errorf("the tokenizer's template for two texts has the token type %d, and the network %d types from 0", most, s.scoring.Types)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -105,10 +106,7 @@ func TestServeRerankers(t *testing.T) {
 	for _, name := range []string{"causal", "plain"} {
 		dir, g := readReranker(t, name)
 		bare := copyFolder(t, dir, "modules.json", "1_LogitScore", "sentence_bert_config.json", "config_sentence_transformers.json")
-		tokens := 0
-		for _, ids := range g.Tokens {
-			tokens += len(ids)
-		}
+		tokens := len(slices.Concat(g.Tokens...))
 		for _, c := range []struct {
 			what         string
 			args         []string
@@ -144,6 +142,25 @@ func TestServeRerankers(t *testing.T) {
 			stop()
 		}
 	}
+}
+
+// TestServeConvertedReranker: a network that was converted to a classifier, whose files have a template and a prompt.
+func TestServeConvertedReranker(t *testing.T) {
+	t.Parallel()
+	dir, g := readReranker(t, "converted")
+	url, stop := startServe(t, dir)
+	defer stop()
+	got, tokens := askScores(t, url, g.Pairs, nil)
+	compareScores(t, "scores", got, g.Scores)
+	if want := len(slices.Concat(g.Tokens...)); tokens != want {
+		t.Errorf("%d tokens, want %d", tokens, want)
+	}
+	// The same by its own flags, as vLLM serves it: nothing but the template renders the pairs.
+	bare := copyFolder(t, dir, "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "chat_template.jinja")
+	url, end := startServe(t, bare, "--chat-template", filepath.Join(dir, "chat_template.jinja"))
+	defer end()
+	got, _ = askScores(t, url, g.Pairs, map[string]any{"instruction": "Find what answers"})
+	compareScores(t, "instruction", got, g.Scores)
 }
 
 // TestServeScoreTemplate: --chat-template renders the pairs of a reranker, and requests have a say in it.
@@ -213,6 +230,18 @@ func TestRerankerRefusals(t *testing.T) {
 		if code, _, errOut := runWeir("serve", "--port", "0", "--data-dir", "", broken); code != 1 || !strings.Contains(errOut, c[1]) {
 			t.Errorf("%s: %d %s", name, code, errOut)
 		}
+	}
+	types := copyFolder(t, "../../model/testdata/classifiers/cross-bert")
+	file := filepath.Join(types, "tokenizer.json")
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), `"type_id": 1`) {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), `"type_id": 1`, `"type_id": 2`)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errOut := runWeir("serve", "--port", "0", "--data-dir", "", types); code != 1 || !strings.Contains(errOut, "has the token type 2") {
+		t.Errorf("token types: %d %s", code, errOut)
 	}
 	url, stop := startServe(t, dir, "--runner", "generate", "--hf-overrides", "{}")
 	defer stop()

@@ -55,7 +55,11 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 		s.names = o.names
 	}
 	scores, err := s.readReranker(o)
-	if err == nil && !scores.logits {
+	switch {
+	case err != nil:
+	case scores.logits:
+		err = s.limitTexts()
+	default:
 		err = s.openPooling(o.runner)
 	}
 	if err != nil {

@@ -57,13 +57,11 @@ func (d *Device) Select(q, weights model.Act, kv int, s model.Selection) {
 	a.q, a.a, a.sinks = d.view(q), model.Attention{Scale: 1, Sinks: model.NoWeight}, nil
 	clear(a.planned[:]) // the spans are not those of attention
 	a.spans = a.spans[:0]
-	row, entry, b := 0, 0, d.batch
+	row, b := 0, d.batch
 	for i, end := range b.QueryEnd {
-		table := b.Tables[entry:b.TableEnd[i]]
-		for ; row < int(end); row++ {
+		for table := b.Table(c.table, i); row < int(end); row++ {
 			a.spans = append(a.spans, span{row, row + 1, int(b.KVLen[i]), table})
 		}
-		entry = int(b.TableEnd[i])
 	}
 	j.weights, j.s, j.n = d.view(weights), s, len(b.Tokens)
 	j.per = max(1, j.n/(d.team.threads*chunksPerWorker))
