@@ -197,7 +197,7 @@ test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (nee
 	$(CUDA) $(GO) vet -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
 	$(CUDA) $(GO) tool staticcheck -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
 	$(CUDA) $(GO) test -tags cuda -timeout 120s ./internal/cudrv
-	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 540s ./device/cuda
+	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 900s ./device/cuda
 	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags cuda -run 'Alloc|GPU|Device|Deadlines' -timeout 540s ./device/cuda ./device/cuda/check ./cmd/weir
 
 # The kernels run in an emulator on the CPU, which needs a C++ compiler only: in two random

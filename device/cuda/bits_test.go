@@ -46,7 +46,8 @@ func TestInvariance(t *testing.T) {
 		products cuda.Products
 		weights  cuda.Format
 	}{{"qwen3", cuda.MMA, cuda.BF16}, {"mistral", cuda.MMA, cuda.BF16}, {"qwen3", cuda.WGMMA, cuda.BF16}, {"qwen3", cuda.MMA, cuda.Q8}, {"qwen2", cuda.WGMMA, cuda.Q4},
-		{"families/gemma2", cuda.WGMMA, cuda.BF16}, {"families/gemma4_e", cuda.MMA, cuda.BF16}, {"families/ministral3", cuda.MMA, cuda.Q8},
+		{"families/gemma2", cuda.WGMMA, cuda.BF16}, {"families/gemma4_e", cuda.MMA, cuda.BF16}, {"families/granite_swa", cuda.MMA, cuda.BF16},
+		{"families/youtu", cuda.WGMMA, cuda.BF16}, {"families/ministral3", cuda.MMA, cuda.Q8},
 		{"families/cohere2", cuda.MMA, cuda.BF16}, {"families/gemma3", cuda.WGMMA, cuda.BF16}, {"families/stablelm", cuda.MMA, cuda.Q8},
 		{"families/qwen3_next", cuda.WGMMA, cuda.BF16}, {"families/granitemoehybrid", cuda.MMA, cuda.Q4}} {
 		t.Run(fmt.Sprint(family.name, family.products, family.weights), func(t *testing.T) {

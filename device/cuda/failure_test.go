@@ -264,12 +264,12 @@ func TestUnusable(t *testing.T) {
 		"large values":  func(s *model.Shape) { s.KV[0].ValueDim = 514 },
 		"odd values":    func(s *model.Shape) { s.KV[0].ValueDim = 31 },
 		"an odd head":   func(s *model.Shape) { s.KV = model.UniformKV(1, 4, 2, 31) },
-		"an odd width":  func(s *model.Shape) { s.Acts[0].Width = 33 },
+		"an odd width":  func(s *model.Shape) { s.Acts[0].Width, s.Acts[0].Factor = 33, true },
 		"a small block": func(s *model.Shape) { s.Spec.BlockTokens = 8 },
 		"no window":     func(s *model.Shape) { s.Windows = nil },
 		"three steps":   func(s *model.Shape) { s.Spec.Depth = 3 },
 		"a long rope":   func(s *model.Shape) { s.Ropes = []model.Rope{{InvFreq: make([]float32, 17)}} },
-		"experts":       func(s *model.Shape) { s.Pieces = model.PieceExperts },
+		"an encoder":    func(s *model.Shape) { s.Pieces = model.PieceEncoder },
 		"no tokens":     func(s *model.Shape) { s.Spec.MaxTokens = 0 },
 	} {
 		d, err := cuda.Open(config())
