@@ -25,8 +25,8 @@ type Spec struct {
 	Whole        bool // the network is an encoder: a position sees all others, so that a sequence is computed in one step
 	// Groups are the kinds of layers by how far they look back, each with a block table of its own
 	// for every sequence. nil: one group of layers that see all positions.
-	Groups []KVGroup
-	ThreadBound  bool // every call must come from the OS thread that opened the backend
+	Groups      []KVGroup
+	ThreadBound bool // every call must come from the OS thread that opened the backend
 }
 
 // MaskWords is the length of one mask row in 32-bit words.

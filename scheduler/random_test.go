@@ -29,7 +29,7 @@ type historyDevice struct {
 // step is planned.
 type plannedChunk struct {
 	Chunk
-	tokens []int32 // those known; one more may be drawn by the step before
+	tokens []int32             // those known; one more may be drawn by the step before
 	tables [][]kvcache.BlockID // by group
 }
 
