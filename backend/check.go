@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -113,17 +114,8 @@ func (b *Batch) Check(s Spec, drawn int) error {
 		if end <= first || int(end) > len(b.Tokens) {
 			return broken("sequence %d has the tokens from %d to before %d, of %d", i, first, end, len(b.Tokens))
 		}
-		if err := b.checkRun(s, i, first, end); err != nil {
+		if err := cmp.Or(b.checkRun(s, i, first, end), b.checkLong(s, i), b.checkTokens(s, i, first, end, drawn)); err != nil {
 			return err
-		}
-		if err := b.checkLong(s, i); err != nil {
-			return err
-		}
-		if err := b.checkTokens(s, i, first, end, drawn); err != nil {
-			return err
-		}
-		if s.Whole && b.Pos[first] != 0 {
-			return broken("sequence %d begins at position %d, but the network computes whole sequences", i, b.Pos[first])
 		}
 		first = end
 	}
@@ -167,6 +159,9 @@ func (b *Batch) checkRun(s Spec, i int, first, end int32) error {
 		if want := pos + (t - first); b.Pos[t] != want {
 			return broken("sequence %d: token %d has position %d instead of %d", i, t, b.Pos[t], want)
 		}
+	}
+	if s.Whole && pos != 0 {
+		return broken("sequence %d begins at position %d, but the network computes whole sequences", i, pos)
 	}
 	last, kv := b.Pos[end-1], b.KVLen[i]
 	if kv != last+1 {

@@ -123,22 +123,27 @@ func (e *Engine) plan(s *stepData) bool {
 		s.rowEnd = append(s.rowEnd, len(b.At))
 		b.QueryEnd = append(b.QueryEnd, int32(len(b.Tokens)))
 		b.KVLen = append(b.KVLen, int32(chunk.Start+chunk.N))
-		if e.spec.Whole {
-			b.Types = append(b.Types, c.req.Types...)
-			b.Types = append(b.Types, make([]int32, len(b.Tokens)-len(b.Types))...) // all 0 if it has none
-		}
-		if e.spec.LongAfter > 0 {
-			b.Long = append(b.Long, flag(q.Long))
-		}
-		if e.kv.Stateful() {
-			b.StateIn, b.StateOut = append(b.StateIn, chunk.StateIn), append(b.StateOut, chunk.StateOut)
-		}
+		e.addOptions(b, &chunk, c)
 	}
 	e.place(s)
 	if begins {
 		e.begin(s.chunks)
 	}
 	return true
+}
+
+// addOptions adds what only some networks read of a chunk.
+func (e *Engine) addOptions(b *backend.Batch, chunk *scheduler.Chunk, c *choice) {
+	if e.spec.Whole {
+		b.Types = append(b.Types, c.req.Types...)
+		b.Types = append(b.Types, make([]int32, len(b.Tokens)-len(b.Types))...) // all 0 if it has none
+	}
+	if e.spec.LongAfter > 0 {
+		b.Long = append(b.Long, flag(chunk.Seq.Long))
+	}
+	if e.kv.Stateful() {
+		b.StateIn, b.StateOut = append(b.StateIn, chunk.StateIn), append(b.StateOut, chunk.StateOut)
+	}
 }
 
 // place fills in which blocks and slots the sequences of s have, for each group of layers.
