@@ -53,6 +53,29 @@ func TestDeliversBeforeItComputes(t *testing.T) {
 	}
 }
 
+// TestWindowsReturn: layers that look back to a window keep the blocks of their window and of the steps in flight,
+// however long the sequence gets, and layers that see everything keep all.
+func TestWindowsReturn(t *testing.T) {
+	eachDepth(t, func(t *testing.T, depth int) {
+		spec := withGroups(simSpec(100, 4, 12, 16, depth), backend.KVGroup{}, backend.KVGroup{Window: 8}, backend.KVGroup{Chunk: 16})
+		most := [3]int{}
+		e := start(t, engine.Config{MaxLive: 100}, hooked(oracle(spec), hooks{begin: func(b *backend.Batch) {
+			for g := range most {
+				held := slices.DeleteFunc(slices.Clone(b.Table(g, 0)), func(block int32) bool { return block == 0 })
+				most[g] = max(most[g], len(held))
+			}
+		}}))
+		e.mustRun(t, request(70, 50))
+		e.mustStop(t)
+		// With 119 tokens computed in steps of 12, a run sees at most 7 positions before it in a window, and 15 before
+		// it in a chunk. With two steps in flight the blocks of the step before are still held.
+		in := func(tokens int) int { return (tokens+3)/4 + 1 }
+		if most[0] != 30 || most[1] > in(7+12*depth) || most[2] > in(15+12*depth) || most[1] < 3 {
+			t.Errorf("at most %v blocks are held in the groups", most)
+		}
+	})
+}
+
 // TestChoicesShareThePrompt: the prompt of a request with n > 1 is computed once, without
 // any prefix cache. Each further choice computes only what does not fill a block.
 func TestChoicesShareThePrompt(t *testing.T) {

@@ -14,11 +14,11 @@ type KVPlace struct{ Group, Index int }
 // maxKVGroups bounds the block tables of a sequence.
 const maxKVGroups = 16
 
-// GroupKV puts caches that look back equally far into groups with block tables of their own, so that
-// blocks outside a window can return (backend.Spec.Groups). Windows and chunks of below positions or more
-// count as if all were seen. A kind of layers with many caches makes several groups, so that all have about as many:
-// the part of a block that a group has no cache for is not used. That caches of all kinds share
-// one pool, in groups of equal size, is the idea of vLLM's hybrid KV cache manager
+// GroupKV puts caches whose layers look back equally far into groups with block tables of their own, so that
+// blocks that a window has left can return (backend.Spec.Groups). A window, or a chunk, of at least below
+// positions counts as if the layer saw all. Many caches of a kind make several groups, so that all groups
+// have about as many caches: where a group has fewer, the rest of its blocks is not used. That caches of all
+// kinds share one pool, in groups of equal size, is the idea of vLLM's hybrid KV cache manager
 // (vllm/v1/core/kv_cache_utils.py).
 func (s *Shape) GroupKV(below int) {
 	var kinds []backend.KVGroup

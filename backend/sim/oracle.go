@@ -270,10 +270,9 @@ func eachRun(b *backend.Batch, f func(i int, from, to int32) error) error {
 	return nil
 }
 
-// claim notes which blocks the tables of s list. No table may list a block twice, no block may be in
-// tables of two groups of layers, and the
-// step in flight may still write to a block: whoever has that one now must be the same
-// sequence, further on.
+// claim notes which blocks the tables of s list. No table may list a block twice, and no block may be in
+// tables of two groups of layers. The step in flight may still write to a block: whoever has that one now
+// must be the same sequence, further on.
 func (o *Oracle) claim(s *step) error {
 	size := int32(o.spec.BlockTokens)
 	for at := range s.batch.TableEnd {
