@@ -16,6 +16,7 @@ type Account struct {
 	charged int    // Tokens[:charged] have been paid for
 	forked  uint64 // the newest step in which another sequence was admitted that reads what it computes in it
 	lost    int    // tokens computed when it was last preempted for somebody's fair part; 0: it is paid
+	begun   uint64 // the newest plan in which it was admitted, by Scheduler.plans
 }
 
 // part is a class of priority, a tenant in a class, or a project of a tenant. Each has an

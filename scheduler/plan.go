@@ -20,6 +20,7 @@ type budget struct {
 func (s *Scheduler) Schedule() []Chunk {
 	s.plan = s.plan[:0]
 	s.planned++
+	s.plans++
 	s.unseat()
 	s.lengthen()
 	s.left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
@@ -338,6 +339,7 @@ func (s *Scheduler) start(q *Sequence) {
 		s.lacking = nil
 	}
 	q.Status = Running
+	q.Account.begun = s.plans
 	q.Work.since = s.work.plan - 1 // it comes before those that draw in this step
 	i, _ := slices.BinarySearchFunc(s.running, q, s.order)
 	s.running = slices.Insert(s.running, i, q)

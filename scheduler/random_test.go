@@ -460,11 +460,22 @@ func (m *simulation) checkOutputs() error {
 	return nil
 }
 
+// seeds are the first n seeds.
+func seeds(n int) []uint64 {
+	list := make([]uint64, n)
+	for i := range list {
+		list[i] = uint64(i)
+	}
+	return list
+}
+
 // TestRandom runs random workloads. Every sequence must draw what it draws alone,
 // finish once, and give back its blocks.
 func TestRandom(t *testing.T) {
 	preempted, hits, stateful, windowed, aborted, late := 0, uint64(0), uint64(0), uint64(0), 0, 0
-	for seed := range uint64(500) {
+	// In 7406, two sequences whose prefixes are in the cache took the memory from each other without end. In 7456, a chunk
+	// was taken out of a plan, and the scores that it had been given were not given to the next one.
+	for _, seed := range append([]uint64{7406, 7456}, seeds(500)...) {
 		m := newSimulation(seed)
 		if err := m.run(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -12,9 +12,11 @@ const creditRate = 4
 // maxCredit is the most credit that is saved up: what a few steps compute.
 func (s *Scheduler) maxCredit() int64 { return creditRate * 8 * int64(s.cfg.MaxTokens) }
 
-// takeBack preempts q for the fair part of somebody else, if there is credit.
+// takeBack preempts q for the fair part of somebody else, if there is credit. One that was admitted in this plan stays:
+// two whose prefixes are in the cache, so that they lose nothing, would take the memory from each other without
+// end.
 func (s *Scheduler) takeBack(q *Sequence) bool {
-	if q == nil || s.credit <= 0 {
+	if q == nil || s.credit <= 0 || q.Account.begun == s.plans {
 		return false
 	}
 	s.unplan(q)
@@ -45,6 +47,7 @@ func (s *Scheduler) unplan(q *Sequence) {
 				q.Pending--
 			}
 			s.left.tokens += c.N
+			s.left.scored = min(s.mostScored(), s.left.scored+scoredOf(c))
 			if c.N > 1 {
 				s.left.prefill += c.N
 			}

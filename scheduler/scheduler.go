@@ -101,6 +101,7 @@ type Scheduler struct {
 	work     workPlan
 	deferred []deferredRelease
 	planned  uint64 // number of steps planned
+	plans    uint64 // number of plans, those of no step included
 	ended    uint64 // number of steps ended
 	counters Counters
 
