@@ -158,8 +158,9 @@ type LatentSpec struct {
 	Gate    string // a product with a row for each head, whose sigmoid multiplies what attention gives; "": none
 }
 
-// Indexer chooses the positions that latent attention sees (DeepSeek-AI, "DeepSeek-V3.2", 2025, section 2.1): heads of
-// queries, made of the low rank of latent attention's, meet a key that all share, in a cache of its own.
+// Indexer chooses the positions that latent attention sees: heads of queries, made of the low rank of latent
+// attention's, meet a key that all share, in a cache of its own. It is the lightning indexer of DeepSeek V3.2
+// (transformers/models/deepseek_v32/modular_deepseek_v32.py).
 type Indexer struct {
 	Q, K, Weights string // "": there is none
 	KNorm         NormSpec

@@ -81,14 +81,11 @@ func (o *benchChatOptions) settle(f *flagSet, args []string, getenv func(string)
 
 // run measures, on a server that it starts if it was asked to.
 func (o *benchChatOptions) run(ctx context.Context, out io.Writer) (failure error) {
-	if o.binary != "" {
-		child, err := launch(ctx, o.binary, o.serverArgs)
-		if err != nil {
-			return err
-		}
-		o.BaseURL = child.URL
-		defer func() { failure = errors.Join(failure, child.Stop(ctx)) }()
+	stop, err := startIfAsked(ctx, o.binary, o.serverArgs, &o.BaseURL)
+	if err != nil {
+		return err
 	}
+	defer func() { failure = errors.Join(failure, stop()) }()
 	r, err := bench.RunChat(ctx, o.ChatConfig)
 	switch {
 	case err != nil && ctx.Err() != nil:

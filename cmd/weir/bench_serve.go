@@ -124,16 +124,27 @@ func (o *benchServeOptions) choosePrompts() (err error) {
 	return nil
 }
 
+// startIfAsked starts a server to be measured, if binary names one, and sets url to where it is. stop ends it; it does nothing
+// for a server that runs already.
+func startIfAsked(ctx context.Context, binary string, args []string, url *string) (stop func() error, err error) {
+	if binary == "" {
+		return func() error { return nil }, nil
+	}
+	child, err := launch(ctx, binary, args)
+	if err != nil {
+		return nil, err
+	}
+	*url = child.URL
+	return func() error { return child.Stop(ctx) }, nil
+}
+
 // run measures, on a server that it starts if it was asked to.
 func (o *benchServeOptions) run(ctx context.Context, out io.Writer) (failure error) {
-	if o.binary != "" {
-		child, err := launch(ctx, o.binary, o.serverArgs)
-		if err != nil {
-			return err
-		}
-		o.BaseURL = child.URL
-		defer func() { failure = errors.Join(failure, child.Stop(ctx)) }()
+	stop, err := startIfAsked(ctx, o.binary, o.serverArgs, &o.BaseURL)
+	if err != nil {
+		return err
 	}
+	defer func() { failure = errors.Join(failure, stop()) }()
 	r, err := bench.RunServe(ctx, o.ServeConfig)
 	switch {
 	case err != nil && ctx.Err() != nil:

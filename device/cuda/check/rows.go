@@ -467,15 +467,7 @@ func (c *checker) rotation(s rotated) error {
 		if s.how&kernels.NormAfter == 0 {
 			x = s.normed(x, wf, kernels.NormQ)
 		}
-		at := table[int(rotationPos[t])*s.half*2:]
-		for i := range s.half {
-			a, b := s.offset+i, s.offset+i+s.half
-			if s.how&kernels.RopePairs != 0 {
-				a, b = s.offset+2*i, s.offset+2*i+1
-			}
-			cos, sin := float64(at[2*i]), float64(at[2*i+1])
-			x[a], x[b] = x[a]*cos-x[b]*sin, x[b]*cos+x[a]*sin
-		}
+		turnPairs(x, table[int(rotationPos[t])*s.half*2:][:s.half*2], s.offset, s.how&kernels.RopePairs != 0)
 		if s.how&kernels.NormAfter != 0 {
 			x = s.normed(x, wf, kernels.NormQ)
 		}
@@ -568,4 +560,18 @@ func (c *checker) rotate(s rotated, qkv []uint16, w, table []float32) (q, kv []u
 	}
 	q, err = cuda.Take[uint16](c.lab, rows, rotationTokens*ld)
 	return q, kv, err
+}
+
+// turnPairs rotates the dimensions of a head from offset on, by the cosines and sines in at, which take turns. Pairs are
+// neighbours, or else as far apart as there are pairs.
+func turnPairs(x []float64, at []float32, offset int, neighbours bool) {
+	half := len(at) / 2
+	for i := range half {
+		a, b := offset+i, offset+i+half
+		if neighbours {
+			a, b = offset+2*i, offset+2*i+1
+		}
+		cos, sin := float64(at[2*i]), float64(at[2*i+1])
+		x[a], x[b] = x[a]*cos-x[b]*sin, x[b]*cos+x[a]*sin
+	}
 }

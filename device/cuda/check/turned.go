@@ -129,15 +129,7 @@ func (s turned) head(x, w []float64, table []float32, t, bit int) []float64 {
 		normed()
 	}
 	if bit != kernels.NormV {
-		at := table[int(rotationPos[t])*s.half*2:]
-		for i := range s.half {
-			a, b := s.offset+i, s.offset+i+s.half
-			if s.how&kernels.RopePairs != 0 {
-				a, b = s.offset+2*i, s.offset+2*i+1
-			}
-			cos, sin := float64(at[2*i]), float64(at[2*i+1])
-			x[a], x[b] = x[a]*cos-x[b]*sin, x[b]*cos+x[a]*sin
-		}
+		turnPairs(x, table[int(rotationPos[t])*s.half*2:][:s.half*2], s.offset, s.how&kernels.RopePairs != 0)
 	}
 	if s.how&kernels.NormAfter != 0 {
 		normed()
