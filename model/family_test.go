@@ -211,6 +211,47 @@ func TestWrappers(t *testing.T) {
 	}
 }
 
+// TestOlderNames: checkpoints of the hub that older versions of transformers wrote lack a prefix, name the head in their own way, and
+// keep the masks of their attention.
+func TestOlderNames(t *testing.T) {
+	for _, c := range []struct {
+		family, from, to string
+		more             []string
+	}{
+		{"gpt2", "transformer.", "", []string{"h.0.attn.bias", "h.2.attn.masked_bias"}},
+		{"gpt_neo", "transformer.h", "transformer.h", []string{"transformer.h.3.attn.attention.bias", "transformer.h.3.attn.attention.masked_bias"}},
+		{"gptj", "transformer.h", "transformer.h", []string{"transformer.h.1.attn.bias", "transformer.h.1.attn.masked_bias"}},
+		{"codegen", "transformer.h", "transformer.h", []string{"transformer.h.1.attn.causal_mask"}},
+		{"gpt_neox", "embed_out.", "lm_head.", []string{"gpt_neox.layers.1.attention.bias", "gpt_neox.layers.1.attention.masked_bias", "gpt_neox.layers.1.attention.rotary_emb.inv_freq"}},
+		{"opt", "model.decoder.", "decoder.", nil},
+		{"bloom", "transformer.", "", nil},
+		{"mamba", "backbone.", "", nil},
+	} {
+		t.Run(c.family, func(t *testing.T) {
+			dir := filepath.Join("testdata/families", c.family)
+			config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			data := renamed(t, filepath.Join(dir, "model.safetensors"), func(name string) string {
+				rest, ok := strings.CutPrefix(name, c.from)
+				if found = found || ok; !ok {
+					return name
+				}
+				return c.to + rest
+			}, c.more...)
+			if !found {
+				t.Fatalf("no tensor's name begins with %s", c.from)
+			}
+			m := openModel(t, fstest.MapFS{"config.json": {Data: config}, "model.safetensors": {Data: data}})
+			h := newHarness(t, m, newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128}, 1)
+			g := readFamily(t, c.family)
+			g.comparePrompt(t, h, &sequence{tokens: g.Prompt})
+		})
+	}
+}
+
 // TestNoPrefix: the bundled model, whose architecture is one of the plain ones, has the same weights when its tensors' names lack
 // their prefix, as those of models that embed do.
 func TestNoPrefix(t *testing.T) {

@@ -72,6 +72,14 @@ func (d *Device) Activate(dst, src model.Act, a model.Activation) {
 }
 
 func activateRow(j *rowJob, r int) {
+	if j.act.Kind == model.Clip {
+		y := j.dst.row(r)
+		for i, x := range j.src.row(r) {
+			y[i] = min(max(x, -j.act.Limit), j.act.Limit)
+		}
+		j.finish(r)
+		return
+	}
 	j.d.impl.apply(j.dst.row(r), j.src.row(r), nil, &j.act)
 	j.finish(r)
 }

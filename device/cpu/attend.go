@@ -74,7 +74,7 @@ func (j *attendJob) sees(s *span, t int) (lo, hi int) {
 type attendScratch struct {
 	q      []float32  // [rows of a span, keys] as the kernels take them
 	scale  []rowScale // [rows of a span]
-	capped []float32  // [rows of a span] the factor on scores before they are bounded
+	capped []float32  // [rows of a span] the factor on scores before they are bounded or fall with distance
 	tanh   []float32  // [partTokens] of impl.bound
 	scores []float32  // [rows of a pass, partTokens], each row padded
 	part   partial    // of a pass
@@ -266,6 +266,9 @@ func (d *Device) Attend(dst, q model.Act, kv int, a model.Attention) {
 			panic(fmt.Sprintf("cpu: Attend of %d heads with %d sinks", heads, len(j.sinks)))
 		}
 	}
+	if a.Slopes != nil && len(a.Slopes) != heads {
+		panic(fmt.Sprintf("cpu: Attend of %d heads with %d slopes", heads, len(a.Slopes)))
+	}
 	j.plan(d.batch)
 	j.tasks = len(j.spans) * c.heads
 	if j.mustSplit() {
@@ -419,8 +422,11 @@ func (j *attendJob) load(sc *attendScratch, s *span, head int) {
 			}
 			scale *= unit
 		}
+		if j.a.Softcap > 0 || j.a.Slopes != nil {
+			sc.capped[r], scale = scale, 1
+		}
 		if j.a.Softcap > 0 {
-			sc.capped[r], scale = scale/j.a.Softcap, 1
+			sc.capped[r] /= j.a.Softcap
 		}
 		sc.scale[r] = newRowScale(scale)
 	}
@@ -528,8 +534,18 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 	for r := range m {
 		lo, hi := j.sees(s, s.first+(r0+r)/j.group)
 		x := sc.scores[r*scoreStride:][:len(offs)*rowsPerTile]
+		by := sc.capped[r0+r]
+		if j.a.Slopes != nil {
+			t := s.first + (r0+r)/j.group
+			slope := j.a.Slopes[head*j.group+(r0+r)%j.group]
+			if j.a.Softcap > 0 {
+				slope /= j.a.Softcap
+			}
+			fall(x, by, slope, start-int(j.d.batch.Pos[t]))
+			by = 1
+		}
 		if j.a.Softcap > 0 {
-			im.bound(x, sc.tanh, sc.capped[r0+r], j.a.Softcap)
+			im.bound(x, sc.tanh, by, j.a.Softcap)
 		}
 		if !mask(x, lo-start, hi-start) || j.a.Chosen && !j.d.selectJob.keep(s.first+(r0+r)/j.group, x, start) {
 			out.weight[r] = 0

@@ -31,7 +31,7 @@ func (c *attendCase) name() string {
 		name string
 	}{
 		{c.valueDim != 0, fmt.Sprintf("values_%d", c.valueDim)}, {c.a.Window > 0, fmt.Sprintf("window_%d", c.a.Window)},
-		{c.a.Chunk > 0, fmt.Sprintf("chunk_%d", c.a.Chunk)}, {c.a.Bidirectional, "both_ways"}, {c.a.Softcap > 0, "capped"}, {c.sunk, "sinks"},
+		{c.a.Chunk > 0, fmt.Sprintf("chunk_%d", c.a.Chunk)}, {c.a.Bidirectional, "both_ways"}, {c.a.Softcap > 0, "capped"}, {c.a.Slopes != nil, "sloping"}, {c.sunk, "sinks"},
 	} {
 		if x.is {
 			s += "_" + x.name
@@ -145,6 +145,9 @@ func (b *attendInput) head(q []float64, h, pos int, keys, values [][]float64) []
 			score += v * key[d]
 		}
 		score *= float64(b.a.Scale)
+		if b.a.Slopes != nil {
+			score -= float64(b.a.Slopes[h]) * float64(max(pos-i, i-pos))
+		}
 		if c := float64(b.a.Softcap); c > 0 {
 			score = c * math.Tanh(score/c)
 		}

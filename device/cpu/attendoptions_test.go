@@ -35,6 +35,11 @@ func randomAttendCase(rnd *rand.Rand, i int) attendCase {
 	if i%7 == 2 {
 		c.a.Scale = 0.3
 	}
+	if i%3 == 1 { // from a slope that hides what is far away to one that hides nothing
+		for h := range c.heads {
+			c.a.Slopes = append(c.a.Slopes, float32(0.5/float64(1+h*h)))
+		}
+	}
 	for range 2 {
 		n := pick(1, 2, 15, 17, 90, 255, 257, 300, 530)
 		rows := 1 + rnd.IntN(min(n, 9))

@@ -24,3 +24,11 @@ func (im *impl) bound(x, scratch []float32, by, limit float32) {
 		x = x[n:]
 	}
 }
+
+// fall writes x*by plus slope times how far each score's key lies behind the query, which is first for the first and
+// at most 0 for all that a causal row sees.
+func fall(x []float32, by, slope float32, first int) {
+	for i, v := range x {
+		x[i] = float32(v*by) - float32(slope*float32(max(-first-i, first+i)))
+	}
+}

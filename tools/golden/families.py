@@ -25,7 +25,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, CONFIG_MAPPING
 
-from families_list import FAMILIES
+from families_list import FAMILIES as NEWER
+from families_older import OLDER
+
+FAMILIES = {**NEWER, **OLDER}
 
 PINNED = {"torch": "2.15.0", "transformers": "5.23.0"}
 GREEDY, PROMPT = 48, 60
@@ -36,17 +39,18 @@ def build(spec):
     kind = spec["model_type"]
     values = {k: v for k, v in spec["config"].items()}
     config = CONFIG_MAPPING[kind](**values)
-    config._attn_implementation = "eager"
+    how = spec.get("attention", "eager")
+    config._attn_implementation = how
     if "text_config" in values:
-        config.get_text_config()._attn_implementation = "eager"
+        config.get_text_config()._attn_implementation = how
     cls = getattr(transformers, spec.get("cls", spec["architecture"]))
     torch.manual_seed(spec.get("seed", 1))
-    model = cls._from_config(config, attn_implementation="eager", dtype=torch.float32) if hasattr(cls, "_from_config") else cls(config)
+    model = cls._from_config(config, attn_implementation=how, dtype=torch.float32) if hasattr(cls, "_from_config") else cls(config)
     return model.float().eval(), config
 
 
 def is_norm(name, p):
-    return p.dim() == 1 and ("norm" in name) and name.endswith("weight")
+    return p.dim() == 1 and ("norm" in name or ".ln_" in name) and name.endswith("weight")
 
 
 def draw(model, spec):
@@ -181,7 +185,7 @@ def check_edits(model, config, spec, prompt):
         else:
             setattr(at, last, value)
         cls = type(model)
-        changed = cls._from_config(other, attn_implementation="eager", dtype=torch.float32).float().eval()
+        changed = cls._from_config(other, attn_implementation=spec.get("attention", "eager"), dtype=torch.float32).float().eval()
         own = {k: v for k, v in model.state_dict().items() if k in changed.state_dict() and changed.state_dict()[k].shape == v.shape}
         changed.load_state_dict(own, strict=False)
         moved = moves(changed, prompt, before)
@@ -241,7 +245,7 @@ def make(folder, name):
     save_file({k: (v if v.dtype == torch.uint8 else v.bfloat16()).contiguous() for k, v in sorted(tensors.items())}, out / "model.safetensors", metadata={"format": "pt"})
     (out / "config.json").write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
     # What is read again must be the same network.
-    again = type(model).from_pretrained(out, attn_implementation="eager", dtype=torch.float32, **more).float().eval()
+    again = type(model).from_pretrained(out, attn_implementation=spec.get("attention", "eager"), dtype=torch.float32, **more).float().eval()
     assert float((logprobs(again, prompt) - logprobs(model, prompt)).abs().max()) < 1e-5, name
     at = torch.arange(len(prompt) + GREEDY - 1)
     all_lp = rows[at, torch.tensor((prompt + tokens)[1:])].tolist()
