@@ -394,7 +394,7 @@ func (s *ExpertsSpec) upright(at string, shapeOf func(name string) ([]int, bool)
 // other parts and in checkpoints that other versions of transformers wrote. Models that embed are often
 // stored without a prefix, because they have no head beside them.
 var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "distilbert.", "nomic_bert.", "new.", "gte.",
-	"transformer.", "gpt_neox.", "model.decoder.", "decoder.", "backbone."}
+	"transformer.", "gpt_neox.", "model.decoder.", "decoder.", "backbone.", "model.text_model."}
 
 // embedTails are what follows the prefix in the name of the embedding: that of decoders, of BERT and of ModernBERT.
 var embedTails = []string{"embed_tokens", "embeddings.word_embeddings", "embeddings.tok_embeddings", "word_embeddings", "wte", "embed_in", "embeddings", "tok_embeddings"}
@@ -435,8 +435,9 @@ func (n *Network) findPrefix(has func(name string) bool) {
 		for i := range n.Layers {
 			move(&n.Layers[i].At)
 		}
-		for i := range n.Skip {
-			move(&n.Skip[i])
+		for _, s := range n.Skip { // towers stay where they are
+			move(&s)
+			n.Skip = append(n.Skip, s)
 		}
 		return
 	}

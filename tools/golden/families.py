@@ -247,6 +247,9 @@ def make(folder, name):
     # What is read again must be the same network.
     again = type(model).from_pretrained(out, attn_implementation=spec.get("attention", "eager"), dtype=torch.float32, **more).float().eval()
     assert float((logprobs(again, prompt) - logprobs(model, prompt)).abs().max()) < 1e-5, name
+    if "written" in spec:  # as the code of published checkpoints, which transformers does not have, calls the same
+        written.update(spec["written"])
+        (out / "config.json").write_text(json.dumps({k: v for k, v in written.items() if v is not ...}, indent=1, sort_keys=True) + "\n")
     at = torch.arange(len(prompt) + GREEDY - 1)
     all_lp = rows[at, torch.tensor((prompt + tokens)[1:])].tolist()
     if spec.get("stepwise"):  # how a position is computed depends on the length of the sequence: see longrope

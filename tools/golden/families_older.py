@@ -79,4 +79,19 @@ OLDER = {
         PLAIN, hidden_size=24, num_hidden_layers=3, state_size=6, time_step_rank="auto")),
     "mamba2": dict(model_type="mamba2", architecture="Mamba2ForCausalLM", config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_heads=4, head_dim=12, state_size=8, n_groups=2, chunk_size=16, expand=2)),
+    "minicpm": dict(model_type="granite", architecture="MiniCPMForCausalLM", cls="GraniteForCausalLM", gain=2.0, config=tiny(
+        head_dim=..., tie_word_embeddings=True, embedding_multiplier=3.0, logits_scaling=1.5, residual_multiplier=0.7, attention_multiplier=6 ** -0.5),
+        edits={"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0},
+        written=dict(model_type="minicpm", scale_emb=3, scale_depth=1.4, dim_model_base=16, embedding_multiplier=..., logits_scaling=..., residual_multiplier=..., attention_multiplier=...)),
+    "minicpm3": dict(model_type="minicpm3", architecture="MiniCPM3ForCausalLM", gain=2.0, config=tiny(
+        head_dim=..., num_key_value_heads=4, tie_word_embeddings=True, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12,
+        scale_emb=3, scale_depth=1.4, dim_model_base=16,
+        rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=256, short_factor=[1.0, 1.2, 1.5, 2.0], long_factor=[1.0, 1.2, 1.5, 2.0])),
+        edits={"scale_emb": 1.0, "scale_depth": 0.5, "dim_model_base": 24, "rope_parameters.short_factor": [1.0] * 4}),
+    "hyperclovax": dict(model_type="hyperclovax", architecture="HyperCLOVAXForCausalLM", config=tiny(
+        embedding_multiplier=3.0, logits_scaling=0.6, residual_multiplier=0.4, attention_multiplier=0.15),
+        edits={"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0, "attention_multiplier": 0.35}),
+    "qwen2_5_vl": dict(model_type="qwen2_5_vl", architecture="Qwen2_5_VLForConditionalGeneration", towers=["visual"], final="language_model.norm.weight", same=["k_proj.bias"],
+        config=dict(text_config=tiny(head_dim=..., rope_parameters=dict(ROPE, mrope_section=[1, 1, 1])), tie_word_embeddings=False, vision_config=dict(
+            depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=24, patch_size=2, spatial_merge_size=1, temporal_patch_size=1, fullatt_block_indexes=[0]))),
 }
