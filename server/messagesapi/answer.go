@@ -144,7 +144,7 @@ func (a *answer) content(dst []byte, w *openai.Whole) []byte {
 func appendInput(dst []byte, arguments string) []byte {
 	text := []byte(arguments)
 	if jsontext.Check(text, maxDepth) == nil {
-		if v := jsontext.Trim(text); v.Kind() == jsontext.Object {
+		if v := jsontext.Trim(text); kindOf(v) == jsontext.Object {
 			return append(dst, v...)
 		}
 	}

@@ -51,7 +51,7 @@ func (q *request) decodeSystem(v api.Raw) error {
 			texts = append(texts, s)
 		}
 	}
-	switch v.Kind() {
+	switch kindOf(v) {
 	case jsontext.String:
 		add(v.Text())
 	case jsontext.Array:
@@ -82,12 +82,12 @@ func (c *conversation) decodeMessages(v api.Raw, first int) (n int, err error) {
 	if v == nil {
 		return 0, bad("messages", "Field required")
 	}
-	if v.Kind() != jsontext.Array {
+	if kindOf(v) != jsontext.Array {
 		return 0, wrongType("messages", "an array", v)
 	}
 	for i, e := range v.Elements() {
 		c.path = at("messages", first+i)
-		if e.Kind() != jsontext.Object {
+		if kindOf(e) != jsontext.Object {
 			return n, wrongType(c.path, "an object", e)
 		}
 		if err := c.message(e); err != nil {
@@ -110,7 +110,7 @@ func (c *conversation) message(v api.Raw) error {
 		return nil
 	case !content.Given():
 		return bad(c.path+".content", "Field required")
-	case content.Kind() != jsontext.String && content.Kind() != jsontext.Array:
+	case kindOf(content) != jsontext.String && kindOf(content) != jsontext.Array:
 		return wrongType(c.path+".content", "a string or an array of blocks", content)
 	}
 	switch role {
@@ -144,7 +144,7 @@ func (c *conversation) eachBlock(content api.Raw, f func(path, kind string, v ap
 }
 
 func blockType(path string, v api.Raw) (string, error) {
-	if v.Kind() != jsontext.Object {
+	if kindOf(v) != jsontext.Object {
 		return "", wrongType(path, "an object", v)
 	}
 	return text(path+".type", v.Member("type"))
@@ -154,7 +154,7 @@ func blockType(path string, v api.Raw) (string, error) {
 // some templates tell results apart by nothing else.
 func (c *conversation) user(content api.Raw) error {
 	c.q.turns = slices.DeleteFunc(c.q.turns, func(t turn) bool { return t.until })
-	if content.Kind() == jsontext.String {
+	if kindOf(content) == jsontext.String {
 		c.say("user", content.Text())
 		return nil
 	}
@@ -232,7 +232,7 @@ func appendText(texts []string, s string) []string {
 
 func (c *conversation) assistant(content api.Raw) error {
 	t := c.say("assistant")
-	if content.Kind() == jsontext.String {
+	if kindOf(content) == jsontext.String {
 		t.texts = appendText(t.texts, content.Text())
 		return nil
 	}
@@ -268,7 +268,7 @@ func decodeCall(path string, v api.Raw) (c call, err error) {
 	switch c.input = v.Member("input"); {
 	case !c.input.Given():
 		c.input = api.Raw("{}")
-	case c.input.Kind() != jsontext.Object:
+	case kindOf(c.input) != jsontext.Object:
 		return c, wrongType(path+".input", "an object", c.input)
 	}
 	return c, nil
@@ -288,7 +288,7 @@ func thoughts(path string, v api.Raw) (string, error) {
 		}
 	}
 	signature := v.Member("signature")
-	if s != "" || signature.Kind() != jsontext.String {
+	if s != "" || kindOf(signature) != jsontext.String {
 		return s, nil
 	}
 	if packed, ours := strings.CutPrefix(signature.Text(), kept); ours {
@@ -305,7 +305,7 @@ func thoughts(path string, v api.Raw) (string, error) {
 // prompt.
 func (c *conversation) systemMessage(v, content api.Raw) error {
 	var texts []string
-	if content.Kind() == jsontext.String {
+	if kindOf(content) == jsontext.String {
 		texts = appendText(nil, content.Text())
 	} else if err := c.eachBlock(content, func(path, kind string, v api.Raw) error {
 		if kind != "text" {
@@ -357,9 +357,9 @@ func (c *conversation) result(path string, v api.Raw) (texts []string, err error
 	switch {
 	case !v.Given():
 		return nil, nil
-	case v.Kind() == jsontext.String:
+	case kindOf(v) == jsontext.String:
 		return appendText(nil, v.Text()), nil
-	case v.Kind() != jsontext.Array:
+	case kindOf(v) != jsontext.Array:
 		return nil, wrongType(path, "a string or an array of blocks", v)
 	}
 	for i, e := range v.Elements() {
@@ -392,12 +392,12 @@ func (c *conversation) shownBlock(path, kind string, v api.Raw) (string, error) 
 		return c.document(path, v)
 	case "search_result":
 		content := v.Member("content")
-		if content.Kind() != jsontext.Array {
+		if kindOf(content) != jsontext.Array {
 			return "", bad(path+".content", "must be an array of text blocks")
 		}
 		head := make([]string, 0, 8)
 		for _, name := range []string{"title", "source"} {
-			if s := v.Member(name); s.Kind() == jsontext.String {
+			if s := v.Member(name); kindOf(s) == jsontext.String {
 				head = appendText(head, s.Text())
 			}
 		}
@@ -411,12 +411,12 @@ func (c *conversation) shownBlock(path, kind string, v api.Raw) (string, error) 
 // document returns the text of a document that is text.
 func (c *conversation) document(path string, v api.Raw) (string, error) {
 	source := v.Member("source")
-	if source.Kind() != jsontext.Object {
+	if kindOf(source) != jsontext.Object {
 		return "", bad(path+".source", "must be an object")
 	}
 	var head []string
 	for _, name := range []string{"title", "context"} {
-		if s := v.Member(name); s.Kind() == jsontext.String {
+		if s := v.Member(name); kindOf(s) == jsontext.String {
 			head = appendText(head, s.Text())
 		}
 	}
@@ -428,9 +428,9 @@ func (c *conversation) document(path string, v api.Raw) (string, error) {
 	case kind == "text":
 		s, err := text(path+".source.data", source.Member("data"))
 		return strings.Join(appendText(head, s), "\n"), err
-	case kind == "content" && content.Kind() == jsontext.String:
+	case kind == "content" && kindOf(content) == jsontext.String:
 		return strings.Join(appendText(head, content.Text()), "\n"), nil
-	case kind == "content" && content.Kind() == jsontext.Array:
+	case kind == "content" && kindOf(content) == jsontext.Array:
 		return c.join(path+".source.content", head, content)
 	}
 	return "", bad(path+".source", "the model reads text alone, and no documents of type %q; send the document's text with the source type \"text\"", clip(kind))

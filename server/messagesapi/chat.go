@@ -154,7 +154,7 @@ func (q *request) appendStops(dst []byte) ([]byte, error) {
 	if v == nil {
 		return dst, nil
 	}
-	if v.Kind() != jsontext.Array {
+	if kindOf(v) != jsontext.Array {
 		return nil, wrongType("stop_sequences", "an array of strings", v)
 	}
 	n := 0
@@ -198,14 +198,14 @@ func (q *request) user() (api.Raw, error) {
 	if v == nil {
 		return nil, nil
 	}
-	if v.Kind() != jsontext.Object {
+	if kindOf(v) != jsontext.Object {
 		return nil, wrongType("metadata", "an object", v)
 	}
 	id := v.Member("user_id")
 	if !id.Given() {
 		return nil, nil
 	}
-	if id.Kind() != jsontext.String {
+	if kindOf(id) != jsontext.String {
 		return nil, wrongType("metadata.user_id", "a string", id)
 	}
 	return id, nil

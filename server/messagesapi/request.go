@@ -68,7 +68,7 @@ func bad(path, format string, args ...any) *api.Error {
 }
 
 func wrongType(path, want string, v api.Raw) *api.Error {
-	return bad(path, "must be %s, not %s", want, v.Kind())
+	return bad(path, "must be %s, not %s", want, kindOf(v))
 }
 
 func at(path string, i int) string { return path + "." + strconv.Itoa(i) }
@@ -80,8 +80,8 @@ func readFields(body []byte) (map[string]api.Raw, error) {
 		return nil, failure.BadRequest("", "The body is not valid JSON: %v.", err)
 	}
 	top := jsontext.Trim(body)
-	if top.Kind() != jsontext.Object {
-		return nil, failure.BadRequest("", "The body must be an object, not %s.", top.Kind())
+	if kindOf(top) != jsontext.Object {
+		return nil, failure.BadRequest("", "The body must be an object, not %s.", kindOf(top))
 	}
 	fields := make(map[string]api.Raw, 16)
 	for key, v := range top.Members() {
@@ -151,7 +151,7 @@ func (q *request) decodePlain(counts bool) (err error) {
 
 func (q *request) text(name string) (string, error) {
 	v := q.fields[name]
-	if v.Kind() != jsontext.String {
+	if kindOf(v) != jsontext.String {
 		return "", wrongType(name, "a string", v)
 	}
 	return v.Text(), nil
@@ -163,7 +163,7 @@ func (q *request) decodeChoice() (err error) {
 	if v == nil {
 		return nil
 	}
-	if v.Kind() != jsontext.Object {
+	if kindOf(v) != jsontext.Object {
 		return wrongType("tool_choice", "an object", v)
 	}
 	kind, name, single := v.Member("type"), v.Member("name"), v.Member("disable_parallel_tool_use")
@@ -194,7 +194,7 @@ func (q *request) decodeThinking() (err error) {
 	if v == nil {
 		return nil
 	}
-	if v.Kind() != jsontext.Object {
+	if kindOf(v) != jsontext.Object {
 		return wrongType("thinking", "an object", v)
 	}
 	t := &q.thinking
@@ -235,7 +235,7 @@ func (q *request) decodeThinking() (err error) {
 func (q *request) decodeOutput() (err error) {
 	format, path := q.fields["output_format"], "output_format"
 	if v := q.fields["output_config"]; v != nil {
-		if v.Kind() != jsontext.Object {
+		if kindOf(v) != jsontext.Object {
 			return wrongType("output_config", "an object", v)
 		}
 		for key, value := range v.Members() {
@@ -266,7 +266,7 @@ func (q *request) decodeOutput() (err error) {
 	if format == nil {
 		return nil
 	}
-	if format.Kind() != jsontext.Object {
+	if kindOf(format) != jsontext.Object {
 		return wrongType(path, "an object", format)
 	}
 	kind, err := text(path+".type", format.Member("type"))
@@ -276,7 +276,7 @@ func (q *request) decodeOutput() (err error) {
 	if kind != "json_schema" {
 		return bad(path+".type", "must be \"json_schema\", got %q", clip(kind))
 	}
-	if q.schema = format.Member("schema"); q.schema == nil || q.schema.Kind() != jsontext.Object {
+	if q.schema = format.Member("schema"); q.schema == nil || kindOf(q.schema) != jsontext.Object {
 		return bad(path+".schema", "must be an object")
 	}
 	return nil
@@ -287,7 +287,7 @@ func (q *request) decodeThread() (err error) {
 	if v == nil {
 		return nil
 	}
-	if v.Kind() != jsontext.Object {
+	if kindOf(v) != jsontext.Object {
 		return wrongType("thread", "an object", v)
 	}
 	t := &q.thread
@@ -359,23 +359,31 @@ func text(path string, v api.Raw) (string, error) {
 	if !v.Given() {
 		return "", bad(path, "Field required")
 	}
-	if v.Kind() != jsontext.String {
+	if kindOf(v) != jsontext.String {
 		return "", wrongType(path, "a string", v)
 	}
 	return v.Text(), nil
 }
 
 func boolean(path string, v api.Raw) (bool, error) {
-	if v.Kind() != jsontext.Bool {
+	if kindOf(v) != jsontext.Bool {
 		return false, wrongType(path, "a boolean", v)
 	}
 	return v[0] == 't', nil
 }
 
+// kindOf is the kind of a value, which may be absent.
+func kindOf(v api.Raw) jsontext.Kind {
+	if v == nil {
+		return jsontext.Null
+	}
+	return v.Kind()
+}
+
 // integer reads a whole number that is at least the given one. One beyond a billion counts as that.
 func integer(path string, v api.Raw, least int) (int, error) {
 	x, ok := 0.0, false
-	if v.Kind() == jsontext.Number {
+	if kindOf(v) == jsontext.Number {
 		x, ok = v.Float()
 	}
 	switch {

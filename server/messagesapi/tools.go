@@ -33,14 +33,14 @@ func (q *request) decodeTools(v api.Raw) error {
 	if v == nil {
 		return nil
 	}
-	if v.Kind() != jsontext.Array {
+	if kindOf(v) != jsontext.Array {
 		return wrongType("tools", "an array", v)
 	}
 	q.tools.byName = map[string]int{}
 	hosted := map[string]bool{}
 	for i, e := range v.Elements() {
 		path := at("tools", i)
-		if e.Kind() != jsontext.Object {
+		if kindOf(e) != jsontext.Object {
 			return wrongType(path, "an object", e)
 		}
 		t, kind, err := decodeTool(path, e)
@@ -100,7 +100,7 @@ func decodeTool(path string, v api.Raw) (t tool, kind string, err error) {
 		}
 	}
 	if kind != "custom" {
-		if name.Kind() == jsontext.String {
+		if kindOf(name) == jsontext.String {
 			t.name = name.Text()
 		}
 		return t, kind, nil
@@ -111,13 +111,13 @@ func decodeTool(path string, v api.Raw) (t tool, kind string, err error) {
 	switch {
 	case t.name == "" || len(t.name) > 256:
 		return t, kind, bad(path+".name", "must have 1 to 256 bytes")
-	case t.description != nil && t.description.Kind() != jsontext.String:
+	case t.description != nil && kindOf(t.description) != jsontext.String:
 		return t, kind, wrongType(path+".description", "a string", t.description)
 	case t.schema == nil:
 		return t, kind, bad(path+".input_schema", "Field required")
-	case t.schema.Kind() != jsontext.Object:
+	case kindOf(t.schema) != jsontext.Object:
 		return t, kind, wrongType(path+".input_schema", "an object", t.schema)
-	case t.strict != nil && t.strict.Kind() != jsontext.Bool:
+	case t.strict != nil && kindOf(t.strict) != jsontext.Bool:
 		return t, kind, wrongType(path+".strict", "a boolean", t.strict)
 	}
 	if deferred != nil {
