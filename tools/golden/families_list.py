@@ -148,7 +148,7 @@ FAMILIES = {
         moe_layer_end_index=3, moe_layer_interval=1)),
     "hunyuan": dict(model_type="hunyuan_v1_dense", architecture="HunYuanDenseV1ForCausalLM", config=base(
         rope_parameters=dict(rope_type="dynamic", alpha=1000.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0, rope_theta=10000.0))),
-    "starcoder2": dict(model_type="starcoder2", architecture="Starcoder2ForCausalLM", gain=3.0, config=base(
+    "starcoder2": dict(model_type="starcoder2", seed=15, architecture="Starcoder2ForCausalLM", gain=3.0, config=base(
         rms_norm_eps=..., norm_epsilon=1e-5, head_dim=..., tie_word_embeddings=True, sliding_window=16), same=["k_proj.bias"], edits={"sliding_window": None}),
     "stablelm": dict(model_type="stablelm", architecture="StableLmForCausalLM", config=base(
         rms_norm_eps=..., layer_norm_eps=1e-5, head_dim=..., use_qkv_bias=True, qk_layernorm=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.4)), same=["k_proj.bias"]),
