@@ -66,6 +66,7 @@ func (s AttentionSpec) mixer(b *builder, l *Layer) mixer {
 	if s.Sinks != "" {
 		b.vector(&m.a.Sinks, l.At+s.Sinks, s.Heads, view{})
 	}
+	s.distances(b, m)
 	b.window(s.Window)
 	m.attn = b.act("attn", s.Heads*s.ValueDim, factorBuf)
 	b.linearAs(&m.outWeight, s.Turned, Linear, l.At, s.Heads*s.ValueDim, s.OutBias, part{s.O, b.c.Hidden})
@@ -74,6 +75,14 @@ func (s AttentionSpec) mixer(b *builder, l *Layer) mixer {
 	}
 	s.pieces(b, m)
 	return m
+}
+
+// distances declares the numbers of distances, if there are some.
+func (s *AttentionSpec) distances(b *builder, m *attention) {
+	if s.Buckets != nil {
+		m.a.Buckets = s.Buckets
+		b.params = append(b.params, parameter{use: Vector, rows: []stored{{s.Bias + ".weight", []int{s.BiasRows, s.Heads}, view{vector: true}}}, into: &m.a.Bias})
+	}
 }
 
 // pieces says what the layer needs of a device.
@@ -85,6 +94,7 @@ func (s *AttentionSpec) pieces(b *builder, m *attention) {
 	b.needs(PieceTemper, s.Temper.Beta != 0)
 	b.needs(PieceSlopes, s.Slopes != nil)
 	b.needs(PieceClip, s.Clip != 0)
+	b.needs(PieceBuckets, s.Buckets != nil)
 	b.needs(PieceHeadNorms, s.VNorm.Is() || s.NormAfterRope && s.QNorm.Is())
 	b.needs(PieceElements, s.gateWidth() > 0 || m.inScale != 1 || m.keyScale != 1 || m.valueScale != 1 || m.outScale != 1)
 }

@@ -112,6 +112,11 @@ type Attention struct {
 	// Slopes, [Heads], are what a score falls by with each position that lies between a key and the query, after
 	// Scale and before Softcap (Press et al., "Train Short, Test Long", 2021); nil: it does not fall.
 	Slopes []float32
+	// Buckets sort the distances of keys from the query: that of distance d (negative: the key comes first) is
+	// Buckets[len(Buckets)/2+d], and farther ones are as the first or the last. Bias, [buckets, Heads], is added to scores as
+	// Slopes are; nil: nothing is, and Bias is not used.
+	Buckets []int32
+	Bias    Weight
 }
 
 // Selection is how Select chooses positions: the TopK with the greatest sums over heads h of
@@ -348,6 +353,7 @@ const (
 	PieceClip                             // Activate with Clip
 	PiecePositions                        // EmbedAdd by position
 	PieceSelective                        // Scan.PerState
+	PieceBuckets                          // Attention.Buckets
 	pieceEnd
 )
 
@@ -356,7 +362,8 @@ var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
 	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams", "attention to chosen positions", "the delta rule with a bounded decay", "KV blocks by groups of layers",
-	"scores that fall with distance", "queries, keys and values within bounds", "learned positions", "the state of Mamba 1"}
+	"scores that fall with distance", "queries, keys and values within bounds", "learned positions", "the state of Mamba 1",
+	"scores with a learned part for each distance"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {

@@ -119,6 +119,10 @@ type AttentionScores struct {
 	Softcap float32
 	Slopes  []float32 // of Attention; nil: none
 	Sinks   string    // name of a tensor without suffix; "": none
+	Buckets []int32   // of Attention; nil: none
+	// Bias is the whole name of their numbers, [BiasRows, Heads], which all layers may share.
+	Bias     string
+	BiasRows int
 }
 
 // AttentionNames are the names of products. With QKV, one tensor with the rows of all three, Q, K and
@@ -393,7 +397,7 @@ func (s *ExpertsSpec) upright(at string, shapeOf func(name string) ([]int, bool)
 // prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
 // other parts and in checkpoints that other versions of transformers wrote. Models that embed are often
 // stored without a prefix, because they have no head beside them.
-var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "distilbert.", "nomic_bert.", "new.", "gte.",
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "distilbert.", "nomic_bert.", "new.", "gte.", "mpnet.",
 	"transformer.", "gpt_neox.", "model.decoder.", "decoder.", "backbone.", "model.text_model."}
 
 // embedTails are what follows the prefix in the name of the embedding: that of decoders, of BERT and of ModernBERT.
@@ -434,6 +438,12 @@ func (n *Network) findPrefix(has func(name string) bool) {
 		}
 		for i := range n.Layers {
 			move(&n.Layers[i].At)
+			for k, m := range n.Layers[i].Mixers {
+				if a, ok := m.(AttentionSpec); ok && a.Bias != "" {
+					move(&a.Bias)
+					n.Layers[i].Mixers[k] = a
+				}
+			}
 		}
 		for _, s := range n.Skip { // towers stay where they are
 			move(&s)

@@ -35,7 +35,7 @@ func (d *reference) Attend(dst, q model.Act, kv int, a model.Attention) {
 		for pos := range int(b.KVLen[seq]) {
 			if sees(a, int(b.Pos[i]), pos) && (!a.Chosen || d.selected[i][pos]) {
 				slots = append(slots, int(table[pos/size])*size+pos%size)
-				far = append(far, max(int(b.Pos[i])-pos, pos-int(b.Pos[i])))
+				far = append(far, pos-int(b.Pos[i]))
 			}
 		}
 		for h := range heads {
@@ -61,7 +61,13 @@ func (d *reference) attendHead(out, query []float64, kv, h, g int, slots, far []
 		}
 		score *= float64(a.Scale)
 		if a.Slopes != nil {
-			score -= float64(a.Slopes[h]) * float64(far[i])
+			score -= float64(a.Slopes[h]) * math.Abs(float64(far[i]))
+		}
+		if a.Buckets != nil {
+			most := len(a.Buckets) / 2
+			bias := d.vector(a.Bias)
+			heads := len(bias) / (1 + int(slices.Max(a.Buckets)))
+			score += bias[int(a.Buckets[most+min(max(far[i], -most), most)])*heads+h]
 		}
 		if c := float64(a.Softcap); c > 0 {
 			score = c * math.Tanh(score/c)

@@ -172,6 +172,7 @@ type attendJob struct {
 	dst, q view
 	a      model.Attention
 	sinks  []float32 // [heads], or nil
+	bias   []float32 // [buckets, heads], or nil
 
 	planned [3]int // the group, the KV heads and the block tables for which the spans are
 
@@ -268,6 +269,11 @@ func (d *Device) Attend(dst, q model.Act, kv int, a model.Attention) {
 	}
 	if a.Slopes != nil && len(a.Slopes) != heads {
 		panic(fmt.Sprintf("cpu: Attend of %d heads with %d slopes", heads, len(a.Slopes)))
+	}
+	if j.bias = nil; a.Buckets != nil {
+		if j.bias = d.params[a.Bias].vec; len(j.bias) < heads*(1+int(slices.Max(a.Buckets))) {
+			panic(fmt.Sprintf("cpu: Attend of %d heads with %d numbers for distances", heads, len(j.bias)))
+		}
 	}
 	j.plan(d.batch)
 	j.tasks = len(j.spans) * c.heads
@@ -422,7 +428,7 @@ func (j *attendJob) load(sc *attendScratch, s *span, head int) {
 			}
 			scale *= unit
 		}
-		if j.a.Softcap > 0 || j.a.Slopes != nil {
+		if j.a.Softcap > 0 || j.a.Slopes != nil || j.a.Buckets != nil {
 			sc.capped[r], scale = scale, 1
 		}
 		if j.a.Softcap > 0 {
@@ -535,13 +541,9 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 		lo, hi := j.sees(s, s.first+(r0+r)/j.group)
 		x := sc.scores[r*scoreStride:][:len(offs)*rowsPerTile]
 		by := sc.capped[r0+r]
-		if j.a.Slopes != nil {
+		if j.a.Slopes != nil || j.a.Buckets != nil {
 			t := s.first + (r0+r)/j.group
-			slope := j.a.Slopes[head*j.group+(r0+r)%j.group]
-			if j.a.Softcap > 0 {
-				slope /= j.a.Softcap
-			}
-			fall(x, by, slope, start-int(j.d.batch.Pos[t]))
+			j.byDistance(x, by, head*j.group+(r0+r)%j.group, start-int(j.d.batch.Pos[t]))
 			by = 1
 		}
 		if j.a.Softcap > 0 {
