@@ -76,6 +76,10 @@ func bertFields(g *ggufModel, f map[string]any) {
 	if t := g.tensors["token_types.weight"]; len(t.Shape) == 2 {
 		f["type_vocab_size"] = t.Shape[0]
 	}
+	if rows, _ := f["max_position_embeddings"].(int); g.arch == "bert" && f["type_vocab_size"] == 1 && rows%64 == 2 {
+		// RoBERTa's kin count positions from 2. The converter cuts those rows off, but not of CamemBERT, of which nothing else tells.
+		g.wrong("context_length", fmt.Errorf("is %d: two rows of positions that no token has were not cut off, as by llama.cpp's converter of CamemBERT, so that vectors would not be the model's", rows))
+	}
 	f["tie_word_embeddings"] = false
 	f["qkv_proj_bias"] = g.in("attn_qkv.bias")
 }

@@ -234,6 +234,7 @@ func TestServeGGUFHeadsRefused(t *testing.T) {
 		{"cross-modernbert", folders + "cross-modernbert", drop("cls.norm.weight"), "there is no tensor cls.norm.weight"},
 		{"cross-modernbert", folders + "cross-modernbert", set("modern-bert.classifier.pooling_type", uint32(3)), `the key "modern-bert.classifier.pooling_type" is 3`},
 		{"cross-modernbert", folders + "cross-modernbert", set("modern-bert.attention.sliding_window", uint32(0)), "modern-bert.attention.sliding_window is missing"},
+		{"roberta", encoderFolders + "/roberta", set("bert.context_length", uint32(514)), "were not cut off, as by llama.cpp's converter of CamemBERT"},
 		{"minilm", encoderFolders + "/minilm", set("bert.pooling_type", uint32(4)), "leaves out of BERT's"},
 		{"minilm", encoderFolders + "/minilm", set("bert.context_length", uint32(1<<31)), "max_position_embeddings"},
 		{"minilm", encoderFolders + "/minilm", set("bert.context_length", uint32(97)), "position_embd.weight"},
