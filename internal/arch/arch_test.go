@@ -170,7 +170,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"internal/testkit": {
-		may: []string{"weights"},
+		may: []string{"internal/jsontext", "weights"},
 	},
 	"kvcache": {
 		may:    []string{"backend", inv},
