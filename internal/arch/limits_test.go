@@ -299,6 +299,7 @@ var limitRows = map[string]string{
 	"server/openai.maxBadWordTokens":          "`bad_words`",
 	"server/openai.maxID":                     "a request's id",
 	"server/openai.maxLogprobTokens":          "`logprob_token_ids`",
+	"server/openai.maxMetadata":               "the header `metadata`",
 	"server/openai.maxPromptScores":           "log-probabilities of prompt tokens",
 	"server/openai.maxWaiting":                "what `stream_interval` gathers",
 	"server/recording.maxHeld":                "completions and rewards",
