@@ -22,52 +22,51 @@ import (
 // is compared with.
 func TestGGUFEncoders(t *testing.T) {
 	eachExact(t, func(t *testing.T, open func() model.Device) {
-		list, err := filepath.Glob("testdata/gguf-encoders/*.json")
-		if err != nil || len(list) == 0 {
-			t.Fatalf("%d files, %v", len(list), err)
-		}
 		seen := 0
-		for _, path := range list {
-			name := filepath.Base(path[:len(path)-len(".json")])
+		for name, g := range convertedEncoders(t) {
+			name = strings.TrimPrefix(name, "encoder ")
 			dir := filepath.Join("testdata/encoders", name)
 			if _, err := os.Stat(dir); err != nil {
 				continue // the head of a classifier is package pooling's
 			}
 			seen++
-			t.Run(name, func(t *testing.T) {
-				var g encoderGolden
-				b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
-				if err == nil {
-					err = json.Unmarshal(b, &g)
-				}
-				if err != nil || len(g.Tokens) == 0 {
-					t.Fatal(err)
-				}
-				m := openBytes(t, testkit.ReadConverted(t, path).File(t, dir).Bytes())
-				plan, err := pooling.Load(os.DirFS(dir), m.Config.Hidden)
-				if err != nil {
-					t.Fatal(err)
-				}
-				vectors := func(m *model.Model, tokens []int32) []float32 {
-					h := newHarness(t, m, open(), model.Options{MaxTokens: len(tokens), NumBlocks: 2 + len(tokens)/16}, 1)
-					return plan.Apply(nil, pool(plan.Kind, h.vectors(typed{tokens: tokens})[0]), pooling.Options{})
-				}
-				for i, tokens := range g.Tokens {
-					want := g.Vectors[i]
-					if name == "embeddinggemma" {
-						want = want[:0:0]
-						for _, x := range vectors(openModel(t, gemmaAsConverted(t, dir)), tokens) {
-							want = append(want, float64(x))
-						}
-					}
-					comparePooled(t, g.Texts[i], vectors(m, tokens), want)
-				}
-			})
+			t.Run(name, func(t *testing.T) { compareEncoder(t, openBytes(t, g.Bytes()), dir, open) })
 		}
 		if seen < 8 {
 			t.Errorf("%d encoders", seen)
 		}
 	})
+}
+
+// compareEncoder compares the vectors of a folder's texts.
+func compareEncoder(t *testing.T, m *model.Model, dir string, open func() model.Device) {
+	t.Helper()
+	var g encoderGolden
+	b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &g)
+	}
+	if err != nil || len(g.Tokens) == 0 {
+		t.Fatal(err)
+	}
+	plan, err := pooling.Load(os.DirFS(dir), m.Config.Hidden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vectors := func(m *model.Model, tokens []int32) []float32 {
+		h := newHarness(t, m, open(), model.Options{MaxTokens: len(tokens), NumBlocks: 2 + len(tokens)/16}, 1)
+		return plan.Apply(nil, pool(plan.Kind, h.vectors(typed{tokens: tokens})[0]), pooling.Options{})
+	}
+	for i, tokens := range g.Tokens {
+		want := g.Vectors[i]
+		if filepath.Base(dir) == "embeddinggemma" {
+			want = nil
+			for _, x := range vectors(openModel(t, gemmaAsConverted(t, dir)), tokens) {
+				want = append(want, float64(x))
+			}
+		}
+		comparePooled(t, g.Texts[i], vectors(m, tokens), want)
+	}
 }
 
 // TestGGUFFusedProducts: files whose queries, keys and values are one tensor, as the converter's option --fuse-qkv and older networks
