@@ -180,7 +180,7 @@ func toolChoice(v Raw) (c ToolChoice, ok bool) {
 		c.Mode, ok = choiceModes[v.Text()]
 		return c, ok
 	}
-	switch memberText(v, "type") {
+	switch stringOf(v.Member("type")) {
 	case "function":
 		c.Mode, c.Name = ChoiceFunction, functionName(v)
 		return c, c.Name != ""
@@ -204,19 +204,19 @@ func allowedTools(v Raw) (c ToolChoice, ok bool) {
 		}
 		c.Only = append(c.Only, name)
 	}
-	c.Mode, ok = choiceModes[memberText(v, "mode")]
+	c.Mode, ok = choiceModes[stringOf(v.Member("mode"))]
 	return c, ok && c.Mode != ChoiceNone
 }
 
 // functionName is the name in {"type": "function", "function": {"name": ...}}; "": there is none.
-func functionName(v Raw) string { return memberText(v.Member("function"), "name") }
+func functionName(v Raw) string { return stringOf(v.Member("function").Member("name")) }
 
-// memberText is the string under a key of an object; "": there is none.
-func memberText(v Raw, key string) string {
-	if m := v.Member(key); m != nil && m.Kind() == jsontext.String {
-		return m.Text()
+// stringOf is v if that is a string, else "".
+func stringOf(v Raw) string {
+	if v == nil || v.Kind() != jsontext.String {
+		return ""
 	}
-	return ""
+	return v.Text()
 }
 
 // checkToolChoice notes a tool_choice that does not fit the tools, and fills in the one of a
