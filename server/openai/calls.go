@@ -32,13 +32,7 @@ var callModes = map[api.ChoiceMode]toolcall.Mode{
 	api.ChoiceAuto: toolcall.Auto, api.ChoiceRequired: toolcall.Required, api.ChoiceFunction: toolcall.Function,
 }
 
-// The headers that say what became of tools.
-const (
-	unparsedHeader = "X-Tools-Not-Parsed"
-	loosenedHeader = "X-Tools-Loosened"
-)
-
-// unparsed is the value of unparsedHeader.
+// unparsed is what the header X-Tools-Not-Parsed says.
 const unparsed = "The form in which this model calls tools is not known: its calls remain text. The server's flag --tool-call-parser names it."
 
 // calls returns what the answer to a request needs to call tools; nil: it calls none, or what
@@ -51,7 +45,7 @@ func (s *Service) calls(q *api.ChatRequest, prompt *chat.Prompt, r *reply) (*cal
 		if q.ToolChoice.Mode != api.ChoiceAuto {
 			return nil, api.ErrUnknownCalls()
 		}
-		r.setHeader(unparsedHeader, unparsed)
+		r.setHeader("X-Tools-Not-Parsed", unparsed)
 		return nil, nil
 	}
 	k := &calling{

@@ -318,3 +318,22 @@ func TestToolsLoosened(t *testing.T) {
 		t.Error(header)
 	}
 }
+
+// TestParallelCalls: parallel_tool_calls false ends an answer after its first call.
+func TestParallelCalls(t *testing.T) {
+	st := newScripted(t, withTemplate(hermes, reasoning.None))
+	for parallel, n := range map[bool]int{true: 2, false: 1} {
+		st.setOutput(lookUp+"\n"+addUp, servertest.EndOfTurn)
+		if !parallel {
+			st.setOutput(lookUp, servertest.EndOfTurn)
+		}
+		choices, _ := st.call(t, map[string]any{"parallel_tool_calls": parallel, "tool_choice": "required"})
+		if len(choices[0].calls) != n {
+			t.Errorf("%v: %s", parallel, &choices[0])
+		}
+	}
+	st.setOutput(lookUp+"\n"+addUp, servertest.EndOfTurn)
+	if status, answer := st.Chat(map[string]any{"tools": callTools, "parallel_tool_calls": false, "tool_choice": "required", "max_tokens": 100}); status == 200 {
+		t.Errorf("a second call was possible: %s", answer)
+	}
+}

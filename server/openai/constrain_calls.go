@@ -171,7 +171,7 @@ func (k *calling) report(r *reply) {
 		}
 		names.WriteString(name)
 	}
-	r.setHeader(loosenedHeader, names.String())
+	r.setHeader("X-Tools-Loosened", names.String())
 }
 
 // contentFormat is a constraint as a format of a structural tag.
