@@ -70,6 +70,8 @@ type Config struct {
 	// Calls is the form in which the model writes calls of tools. Default nil: that of the
 	// template that makes the prompt.
 	Calls *toolcall.Format
+	// ThinkSuffix is what think tags have before their ">" in the vocabulary (reasoning.Suffix).
+	ThinkSuffix string
 	// ResponseRole is the role of the message that a generation prompt begins. Default
 	// "assistant".
 	ResponseRole string

@@ -19,6 +19,7 @@ type Renderer struct {
 	templates map[string]*compiled
 	defaults  *jinja.Dict
 	cache     templateCache
+	thinkTags *reasoning.Marks // with the suffix of the vocabulary
 }
 
 // compiled is a template with its properties that the renderer needs.
@@ -28,6 +29,8 @@ type compiled struct {
 	parts    bool             // with FormatAuto, content is a list of parts
 	thinking reasoning.Kind   // the kind that reasoning.Auto means for this template
 	calls    *toolcall.Format // of a model that this template is written for; nil: unknown
+	// thinkTags says that it has the beginning of the tag that ends thoughts, whatever follows that.
+	thinkTags bool
 	// developer says that the template knows the role developer: it names it.
 	developer bool
 }
@@ -38,6 +41,7 @@ func compile(source string) (*compiled, error) {
 		return nil, err
 	}
 	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent(), thinking: reasoning.Auto.For(source), calls: toolcall.Detect(source)}
+	c.thinkTags = strings.Contains(source, "</think")
 	c.developer = strings.Contains(source, `"developer"`) || strings.Contains(source, `'developer'`)
 	for _, name := range t.Variables() {
 		c.reads[name] = true
@@ -54,7 +58,7 @@ func New(cfg Config) (*Renderer, error) {
 	if cfg.ResponseRole == "" {
 		cfg.ResponseRole = "assistant"
 	}
-	r := &Renderer{cfg: cfg, templates: map[string]*compiled{}, defaults: jinja.NewDict(0)}
+	r := &Renderer{cfg: cfg, templates: map[string]*compiled{}, defaults: jinja.NewDict(0), thinkTags: reasoning.Think.WithSuffix(cfg.ThinkSuffix)}
 	for _, t := range cfg.Templates {
 		name := t.Name
 		if name == "" {
