@@ -345,6 +345,8 @@ var limitRows = map[string]string{
 // notLimits are constants of the same kinds that are no bounds of what clients can ask for,
 // with what they are.
 var notLimits = map[string]string{
+	"server/openai.mostNamed":             "of a header",
+	"server/openai.mostRefused":           "of a cache",
 	"api.Default.Choices":                 "the server sets another one",
 	"api.maxDepth":                        "of a setting",
 	"api.maxListed":                       "of an error's text",
