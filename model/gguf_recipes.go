@@ -21,6 +21,7 @@ type ggufRecipe struct {
 	whole    map[string]string                         // of other tensors, with the kind
 	pairs    bool                                      // the rows of heads of queries and keys take turns
 	lists    bool                                      // keys may have a number for each layer, at which fields looks
+	encoder  bool                                      // every position sees all others
 	describe func(g *ggufModel, n *Network)            // what the description has in another way
 	// parts makes tensors of one, after it got its name; nil: there is nothing to do.
 	parts func(t weights.Tensor) []weights.Tensor
@@ -109,7 +110,13 @@ var ggufRecipes = map[string]ggufRecipe{
 	"deepseek2": {arch: "DeepseekV3ForCausalLM", names: ggufNamesOf("mlp.gate", "mlp.shared_experts.", "exp_probs_b.bias", "mlp.gate.e_score_correction_bias",
 		"attn_q_a", "self_attn.q_a_proj", "attn_q_a_norm", "self_attn.q_a_layernorm", "attn_q_b", "self_attn.q_b_proj", "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa",
 		"attn_kv_a_norm", "self_attn.kv_a_layernorm", "attn_kv_b", "self_attn.kv_b_proj", "attn_k_b", "self_attn.k_b", "attn_v_b", "self_attn.v_b"),
-		fields: func(g *ggufModel, f map[string]any) { g.latentFields(f); g.deepseekFields(f) }},
+		fields: func(g *ggufModel, f map[string]any) {
+			g.latentFields(f)
+			g.deepseekFields(f)
+			if g.int("expert_count") == 0 {
+				g.name = "YoutuForCausalLM"
+			}
+		}},
 	// Mixtral, whose files say llama.
 	"llama": {arch: "MixtralForCausalLM", pairs: true, names: ggufNamesOf("block_sparse_moe.gate", "")},
 }
@@ -266,7 +273,7 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 	f["attention_bias"] = g.hasAny("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
 	f["attention_out_bias"] = g.hasAny("blk.0.attn_output.bias")
 	g.int("attention.value_length")
-	g.refuseUnknown()
+	g.refuseUnknown(r.encoder)
 	if g.err != nil {
 		return Config{}, g.err
 	}
@@ -286,6 +293,7 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 	if r.describe != nil {
 		r.describe(g, &c.Network)
 	}
+	g.headless(&c)
 	return c, g.err
 }
 

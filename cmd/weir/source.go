@@ -13,6 +13,7 @@ import (
 	"weir/chat"
 	"weir/chat/jinja"
 	"weir/chat/reasoning"
+	"weir/chat/toolcall"
 	"weir/internal/jsontext"
 	"weir/internal/plainfile"
 	"weir/model"
@@ -108,12 +109,16 @@ func (s *source) openPooling(runner string) error {
 			return err
 		}
 	}
-	if f := s.network.GGUF(); f != nil {
-		if s.pooling, err = embeddedPooling(f, c.Hidden); s.pooling != nil || err != nil {
+	f := s.network.GGUF()
+	if f != nil {
+		if err = s.openStoredPooling(f); s.pooling != nil || err != nil {
 			return err
 		}
 	}
 	switch {
+	case f != nil && c.Network.Whole:
+		s.pooling = &pooling.Plan{Kind: pooling.Mean, Hidden: c.Hidden, Normalize: true}
+		return nil
 	case modules:
 		s.pooling, err = pooling.Load(s.texts, c.Hidden)
 	case classifies:
@@ -326,6 +331,12 @@ func openChat(files fs.FS, suffix string, o *modelOptions) (_ *chat.Renderer, eo
 	}
 	if cfg.Reasoning, err = reasoning.Parse(o.reasoningParser); err != nil {
 		return nil, "", usageError{fmt.Errorf("--reasoning-parser: %w", err)}
+	}
+	if o.callParser != "auto" {
+		known := false
+		if cfg.Calls, known = toolcall.Named(o.callParser); !known {
+			return nil, "", usageError{fmt.Errorf("--tool-call-parser: %q is none of auto, %s", o.callParser, strings.Join(toolcall.Names(), ", "))}
+		}
 	}
 	if o.templateKwargs != "" {
 		if err := jsontext.Scan([]byte(o.templateKwargs), api.DefaultLimits().Depth); err != nil {
