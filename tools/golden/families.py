@@ -126,7 +126,7 @@ def greedy(model, prompt):
 
 def layers(model, prompt):
     """What each layer of the decoder hands on, at three positions of the prompt, in COLUMNS columns. None for a network of several streams."""
-    found = [m for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and n.endswith("layers") and len(m) == model.config.get_text_config().num_hidden_layers]
+    found = [m for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and n.split(".")[-1] in ("layers", "h", "blocks") and len(m) == model.config.get_text_config().num_hidden_layers]
     states = []
     hooks = [layer.register_forward_hook(lambda module, given, out: states.append(out[0] if isinstance(out, tuple) else out)) for layer in found[0]]
     logprobs(model, prompt)

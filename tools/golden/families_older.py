@@ -11,35 +11,35 @@ OLDER = {
     "gpt_neo": dict(final="ln_f.weight", model_type="gpt_neo", architecture="GPTNeoForCausalLM", gain=2.0, config=dict(
         PLAIN, hidden_size=24, num_layers=4, num_heads=4, max_position_embeddings=128, window_size=16, attention_types=[[["global", "local"], 2]]),
         edits={"activation_function": "relu"}),
-    "gpt_bigcode": dict(final="ln_f.weight", model_type="gpt_bigcode", architecture="GPTBigCodeForCausalLM", gain=2.0, config=dict(GPT)),
+    "gpt_bigcode": dict(final="ln_f.weight", model_type="gpt_bigcode", architecture="GPTBigCodeForCausalLM", gain=4.0, config=dict(GPT)),
     "gpt_bigcode_heads": dict(final="ln_f.weight", model_type="gpt_bigcode", architecture="GPTBigCodeForCausalLM", gain=2.0, config=dict(GPT, multi_query=False)),
     "opt": dict(final="decoder.final_layer_norm.weight", model_type="opt", architecture="OPTForCausalLM", gain=2.0, config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, ffn_dim=40, max_position_embeddings=128), same=["k_proj.bias"],
         edits={"activation_function": "gelu"}),
-    "gptj": dict(final="ln_f.weight", model_type="gptj", architecture="GPTJForCausalLM", config=dict(GPT, rotary_dim=4), edits={"rotary_dim": 6}),
-    "codegen": dict(distinct=4, final="ln_f.weight", model_type="codegen", architecture="CodeGenForCausalLM", config=dict(GPT, n_head=8, n_embd=32, rotary_dim=2)),
-    "gpt_neox": dict(final="gpt_neox.final_layer_norm.weight", model_type="gpt_neox", architecture="GPTNeoXForCausalLM", config=dict(
+    "gptj": dict(gain=2.5, final="ln_f.weight", model_type="gptj", architecture="GPTJForCausalLM", config=dict(GPT, rotary_dim=4), edits={"rotary_dim": 6}),
+    "codegen": dict(gain=2.5, final="ln_f.weight", model_type="codegen", architecture="CodeGenForCausalLM", config=dict(GPT, n_head=8, n_embd=32, rotary_dim=2)),
+    "gpt_neox": dict(embed=0.3, gain=2.0, final="gpt_neox.final_layer_norm.weight", model_type="gpt_neox", architecture="GPTNeoXForCausalLM", config=dict(
         PLAIN, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, max_position_embeddings=128,
         rope_parameters=dict(ROPE, partial_rotary_factor=0.5)), edits={"use_parallel_residual": False, "rope_parameters.partial_rotary_factor": 1.0}),
     "gpt_neox_serial": dict(final="gpt_neox.final_layer_norm.weight", model_type="gpt_neox", architecture="GPTNeoXForCausalLM", config=dict(
         PLAIN, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, max_position_embeddings=128, use_parallel_residual=False,
         rope_parameters=dict(ROPE, partial_rotary_factor=0.5)), edits={"use_parallel_residual": True}),
-    "phi": dict(model_type="phi", architecture="PhiForCausalLM", config=dict(
+    "phi": dict(embed=0.3, gain=2.0, model_type="phi", architecture="PhiForCausalLM", config=dict(
         PLAIN, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, max_position_embeddings=128), same=["k_proj.bias"],
         edits={"rope_parameters.partial_rotary_factor": 1.0}),
-    "bloom": dict(final="ln_f.weight", model_type="bloom", architecture="BloomForCausalLM", gain=2.0, config=dict(PLAIN, hidden_size=24, n_layer=3, n_head=6)),
+    "bloom": dict(embed=0.5, final="ln_f.weight", model_type="bloom", architecture="BloomForCausalLM", gain=3.0, config=dict(PLAIN, hidden_size=24, n_layer=3, n_head=6)),
     "mpt": dict(final="norm_f.weight", model_type="mpt", architecture="MptForCausalLM", gain=2.0, config=dict(
         PLAIN, d_model=24, n_layers=3, n_heads=6, max_seq_len=128, attn_config=dict(clip_qkv=1.0, softmax_scale=0.4)),
         edits={"attn_config.clip_qkv": None, "attn_config.softmax_scale": None}),
     "falcon": dict(final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=2.0, config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128)),
-    "falcon_new": dict(final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=2.0, config=dict(
+    "falcon_new": dict(embed=0.5, final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=3.0, config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128, new_decoder_architecture=True, num_kv_heads=2, bias=True)),
-    "falcon_2": dict(final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=2.0, config=dict(
+    "falcon_2": dict(embed=0.5, final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=3.0, config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128, new_decoder_architecture=True, num_kv_heads=2,
         num_ln_in_parallel_attn=1)),
     # With eager attention, the slopes are added twice: to the mask, and to the scores.
-    "falcon_alibi": dict(attention="sdpa", final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=2.0, config=dict(
+    "falcon_alibi": dict(embed=0.5, attention="sdpa", final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=3.0, config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128, alibi=True, multi_query=False, parallel_attn=False, bias=True),
         edits={"alibi": False}),
     "olmo_clip": dict(model_type="olmo", architecture="OlmoForCausalLM", final="lm_head.weight", config=tiny(head_dim=..., rms_norm_eps=..., clip_qkv=0.8),
@@ -65,7 +65,7 @@ OLDER = {
     "glm4_moe_bias": dict(model_type="glm4_moe", architecture="Glm4MoeForCausalLM", config=tiny(
         n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=12, first_k_dense_replace=1, routed_scaling_factor=1.0, attention_bias=True,
         rope_parameters=dict(ROPE, partial_rotary_factor=0.5)), same=["k_proj.bias"]),
-    "qwen3_vl": dict(model_type="qwen3_vl", architecture="Qwen3VLForConditionalGeneration", towers=["visual"], final="language_model.norm.weight", config=dict(
+    "qwen3_vl": dict(embed=0.5, gain=2.0, model_type="qwen3_vl", architecture="Qwen3VLForConditionalGeneration", towers=["visual"], final="language_model.norm.weight", config=dict(
         text_config=tiny(rope_parameters=dict(ROPE, mrope_section=[2, 1, 1])), vision_config=dict(VISION, out_hidden_size=24), tie_word_embeddings=False)),
     "qwen3_vl_moe": dict(model_type="qwen3_vl_moe", architecture="Qwen3VLMoeForConditionalGeneration", towers=["visual"], final="language_model.norm.weight", config=dict(
         text_config=tiny(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, rope_parameters=dict(ROPE, mrope_section=[2, 1, 1])),
@@ -79,7 +79,7 @@ OLDER = {
         PLAIN, hidden_size=24, num_hidden_layers=3, state_size=6, time_step_rank="auto")),
     "mamba2": dict(model_type="mamba2", architecture="Mamba2ForCausalLM", config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_heads=4, head_dim=12, state_size=8, n_groups=2, chunk_size=16, expand=2)),
-    "minicpm": dict(model_type="granite", architecture="MiniCPMForCausalLM", cls="GraniteForCausalLM", gain=2.0, config=tiny(
+    "minicpm": dict(model_type="granite", architecture="MiniCPMForCausalLM", cls="GraniteForCausalLM", gain=3.0, config=tiny(
         head_dim=..., tie_word_embeddings=True, embedding_multiplier=3.0, logits_scaling=1.5, residual_multiplier=0.7, attention_multiplier=6 ** -0.5),
         edits={"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0},
         written=dict(model_type="minicpm", scale_emb=3, scale_depth=1.4, dim_model_base=16, embedding_multiplier=..., logits_scaling=..., residual_multiplier=..., attention_multiplier=...)),
