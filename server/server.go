@@ -17,6 +17,7 @@ import (
 	"weir/server/feedbackapi"
 	"weir/server/openai"
 	"weir/server/recording"
+	"weir/server/responsesapi"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
 	"weir/server/weaveapi"
@@ -34,8 +35,9 @@ type Server struct {
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
-	recorder     *recording.Recorder     // nil: nothing is recorded
-	linker       *recording.Linker       // nil: feedback sets no rewards
+	responses    *responsesapi.Handlers
+	recorder     *recording.Recorder // nil: nothing is recorded
+	linker       *recording.Linker   // nil: feedback sets no rewards
 
 	unknown      sync.Map // members of feedback that were in the log
 	unknownCount atomic.Int64
@@ -70,6 +72,7 @@ func New(cfg Config) (*Server, error) {
 	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
 		return nil, err
 	}
+	s.responses = responsesapi.New(responsesapi.Config{Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log})
 	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
 	s.counts.SetStores(s.stores())

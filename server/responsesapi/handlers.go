@@ -90,7 +90,7 @@ func (h *Handlers) create(c *transport.Call) { h.cfg.Service.Serve(c, h) }
 
 // count answers POST /v1/responses/input_tokens.
 func (h *Handlers) count(c *transport.Call) {
-	h.cfg.Service.Count(c, h, func(dst []byte, tokens int) []byte {
+	h.cfg.Service.CountPrompt(c, h, func(dst []byte, tokens int) []byte {
 		return append(strconv.AppendInt(append(dst, `{"object":"response.input_tokens","input_tokens":`...), int64(tokens), 10), '}')
 	})
 }
