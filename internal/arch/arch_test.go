@@ -68,6 +68,11 @@ var rules = map[string]rule{
 	"chat/reasoning": {
 		mayNot: pure,
 	},
+	"chat/toolcall": {
+		may:    []string{"internal/jsontext"},
+		tests:  []string{"api", "chat", "chat/reasoning", "grammar"},
+		mayNot: noIO,
+	},
 	"cmd/weir": {
 		may: []string{"*"},
 	},

@@ -357,6 +357,7 @@ var notLimits = map[string]string{
 	"chat/jinja.maxKept":                  "of a pool",
 	"chat/jinja.maxNesting":               "within the depth of a template",
 	"chat/reasoning.maxBlanks":            "of what counts as a tag",
+	"chat/toolcall.longestName":           "of what counts as a name",
 	"cmd/weir.maxRetentionDays":           "of a flag",
 	"cmd/weir.maxSocketPath":              "of the system",
 	"engine.largestPiece":                 "of a pool",
