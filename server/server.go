@@ -101,6 +101,9 @@ func (s *Server) surfaces() {
 				return q.Erase(ctx, &queues.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Refs: named.Refs, Before: named.Before})
 			}
 		}
+		if r := s.cfg.Responses; r != nil {
+			cfg.EraseResponses = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseResponses(ctx, r, e) }
+		}
 		s.feedback = feedbackapi.New(cfg)
 	}
 	if w := &s.cfg.Weave; w.Calls != nil {
@@ -207,4 +210,18 @@ func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (i
 		return 0, nil
 	}
 	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
+}
+
+// eraseResponses erases the responses that an erasure of feedback is about. One that names a call is
+// about none.
+func eraseResponses(ctx context.Context, r *responsesapi.Store, e *feedback.Erasure) (int, error) {
+	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+	if len(named.Refs) > 0 {
+		return 0, nil
+	}
+	before := named.Before / 1000 // which is in microseconds
+	if named.Before != 0 && before == 0 {
+		before = 1
+	}
+	return r.Erase(ctx, &responsesapi.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: before})
 }

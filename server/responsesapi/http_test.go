@@ -11,6 +11,7 @@ import (
 
 	"weir/auth"
 	"weir/chat"
+	"weir/feedback"
 	"weir/internal/jsontext"
 	"weir/server/responsesapi"
 	"weir/server/servertest"
@@ -654,4 +655,68 @@ func TestP36Oldest(t *testing.T) {
 	if huge["store"] != false {
 		t.Errorf("store %v", huge["store"])
 	}
+}
+
+// TestP16Ignored: what the vendor's servers would run is left out and named in a header
+// (docs/interface/responses-api.md, P-16).
+func TestP16Ignored(t *testing.T) {
+	h := newServer(t, nil, "Yes")
+	many := []any{object{"type": "web_search"}}
+	for range 40 {
+		many = append(many, object{"type": "mcp", "server_label": "x"})
+	}
+	for want, fields := range map[string]object{
+		"": {"input": "Is it?"},
+		"tools[0].web_search, tools[1].tool_search, input[1].web_search_call": {
+			"input": []any{object{"role": "user", "content": "Is it?"}, object{"type": "web_search_call", "id": "ws_1"}},
+			"tools": []any{object{"type": "web_search"}, object{"type": "tool_search", "execution": "client"}}, "tool_choice": "auto",
+		},
+	} {
+		for _, streams := range []bool{false, true} {
+			fields["stream"] = streams
+			status, answer, ignored := send(t, h, 0, fields)
+			if status != 200 || ignored != want {
+				t.Errorf("stream %v: %d, %q, want %q: %.200s", streams, status, ignored, want, answer)
+			}
+		}
+	}
+	if _, _, ignored := send(t, h, 0, object{"input": "Is it?", "tools": many}); strings.Count(ignored, ",") != 31 || len(ignored) > 1024 {
+		t.Errorf("%q", ignored)
+	}
+}
+
+// TestP37Erase: an erasure of a project deletes its responses (docs/interface/responses-api.md, P-37).
+func TestP37Erase(t *testing.T) {
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.Feedback = feedback.New(servertest.NewDB(t), feedback.DefaultConfig())
+	}, "Yes")
+	r := ask(t, h, 0, object{"input": "Is it?"}, "Compat-Project: acme/x")
+	erase := func(more object) object {
+		t.Helper()
+		fields := object{"project_id": "acme/x", "confirm": "acme/x"}
+		for k, v := range more {
+			fields[k] = v
+		}
+		status, answer, _ := h.Get("POST", "/feedback/erase", encoded(t, fields), servertest.Basic("u", "k"))
+		if status != 200 {
+			t.Fatalf("%d %s", status, answer)
+		}
+		return decoded(t, answer)
+	}
+	for _, c := range []struct {
+		fields object
+		want   float64
+	}{
+		{object{"before": "1999-01-01T00:00:00Z"}, 0},
+		{object{"trace_ref": "weave:///acme/x/call/0198c0de-0000-7000-8000-000000000000"}, 0},
+		{object{"before": "2100-01-01T00:00:00Z", "dry_run": true}, 1},
+		{object{"before": "2100-01-01T00:00:00Z"}, 1},
+		{object{"before": "2100-01-01T00:00:00Z"}, 0},
+	} {
+		if got := erase(c.fields)["responses"]; got != c.want {
+			t.Errorf("%v: %v responses, want %v", c.fields, got, c.want)
+		}
+	}
+	status, answer, _ := h.Get("GET", path+"/"+r["id"].(string), "", "Compat-Project: acme/x")
+	servertest.Refused(t, status, answer, 404, "response_id")
 }

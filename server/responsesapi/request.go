@@ -406,9 +406,9 @@ func whole(param string, v api.Raw) (int, error) {
 
 // clip is a value of the client in a message, cut to a length that no log or client minds.
 func clip(v []byte) string {
-	const most = 64
-	s := strings.ToValidUTF8(string(v[:min(len(v), most)]), "")
-	if len(v) > most {
+	const shown = 64
+	s := strings.ToValidUTF8(string(v[:min(len(v), shown)]), "")
+	if len(v) > shown {
 		s += "…"
 	}
 	return s
