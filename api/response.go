@@ -108,6 +108,9 @@ func StoppedBy(token int32) StopReason { return StopReason{kind: stopToken, toke
 // for one that repetition detection ended.
 func StoppedByText(s string) StopReason { return StopReason{kind: stopText, text: s} }
 
+// Text returns the text that stopped a choice; ok is false if none did.
+func (s StopReason) Text() (text string, ok bool) { return s.text, s.kind == stopText }
+
 func (s StopReason) append(dst []byte) []byte {
 	switch s.kind {
 	case stopToken:

@@ -96,7 +96,7 @@ func TestOpenAPIRoutes(t *testing.T) {
 			security, given := op.(map[string]any)["security"]
 			open := given && len(security.([]any)) == 0
 			face := server.InterfaceOf(path)
-			if want := map[failure.Interface]string{failure.Feedback: "[map[] map[basic:[]]]", failure.Trajectories: "[map[] map[bearer:[]]]"}[face]; face != failure.OpenAI && fmt.Sprint(security) != want {
+			if want := map[failure.Interface]string{failure.Feedback: "[map[] map[basic:[]]]", failure.Trajectories: "[map[] map[bearer:[]]]"}[face]; !face.Generates() && fmt.Sprint(security) != want {
 				t.Errorf("%s %s: %v, want %s", method, path, security, want)
 			}
 			_, refused := op.(map[string]any)["responses"].(map[string]any)["401"]
@@ -206,6 +206,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 	kept, dropped := respond(`{"input":"x","max_output_tokens":5}`), respond(`{"input":"x","max_output_tokens":5}`)
 	const response = responsesapi.Path + "/{id}"
+	const message = `{"model":"tiny","max_tokens":4,"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":"Hi"}],"stop_sequences":["e"],"output_config":{"effort":"low"}}`
 	const span = `{"project_id":"acme/support","start":"2026-01-01"`
 	const model = trajectoryapi.Prefix + "/{model_id}"
 	seen := map[string]bool{}
@@ -229,6 +230,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", responsesapi.Path, "", `{}`, 400, nil}, {"POST", responsesapi.Path, "", `{"input":"x","model":"y"}`, 404, nil}, {"POST", responsesapi.Path, "", `{"input":"x"}`, 401, []string{""}},
 		{"POST", responsesapi.Path + "/input_tokens", "", `{"input":"x"}`, 200, nil}, {"GET", kept, response, "", 200, nil}, {"GET", kept + "x", response, "", 404, nil}, {"DELETE", dropped, response, "", 200, nil},
 		{"POST", kept + "/cancel", response + "/cancel", "", 400, nil}, {"GET", kept + "/input_items", response + "/input_items", "", 200, nil}, {"GET", kept + "/input_items?limit=0", response + "/input_items", "", 400, nil},
+		{"POST", "/v1/messages", "", message, 200, nil}, {"POST", "/v1/messages", "", strings.Replace(message, "{", `{"stream":true,"thinking":{"type":"adaptive"},`, 1), 200, nil}, {"POST", "/v1/messages", "", "{}", 400, nil},
+		{"POST", "/v1/messages", "", strings.Replace(message, "tiny", "x", 1), 404, nil}, {"POST", "/v1/messages", "", message, 401, []string{""}},
+		{"POST", "/v1/messages/count_tokens", "", message, 200, nil}, {"POST", "/v1/messages/count_tokens", "", "{}", 400, nil}, {"POST", "/v1/messages/count_tokens", "", message, 401, []string{""}},
 		{"POST", "/v1/embeddings", "", `{"input":"Hi"}`, 400, nil}, // TestOpenAPIEmbeddings and TestOpenAPIScoring have the answers
 		{"POST", "/pooling", "", `{"input":"Hi"}`, 400, nil}, {"POST", "/classify", "", `{"input":"Hi"}`, 400, nil},
 		{"POST", "/score", "", `{"text_1":"a","text_2":"b"}`, 400, nil}, {"POST", "/v1/score", "", `{"text_1":"a","text_2":"b"}`, 400, nil},

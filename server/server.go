@@ -15,6 +15,7 @@ import (
 	"weir/queues"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/messagesapi"
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/responsesapi"
@@ -32,6 +33,7 @@ type Server struct {
 	openai *openai.Service
 	counts *metrics.Metrics
 
+	messages     *messagesapi.Handlers
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
@@ -73,6 +75,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.responses = responsesapi.New(responsesapi.Config{Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log})
+	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
 	s.counts.SetStores(s.stores())

@@ -146,21 +146,3 @@ func (m *Model) specialAt(text string) (token string, found bool) {
 	token = m.Tokenizer.Text(ids[0])
 	return token, strings.HasPrefix(text, token)
 }
-
-// CountPrompt answers with the number of tokens of the prompt that a request of another interface
-// asks to be answered. Nothing is generated. answer appends the body of the answer.
-func (s *Service) CountPrompt(c *transport.Call, surface Surface, answer func(dst []byte, tokens int) []byte) {
-	w, err := prepareBody(s, c, func(ctx context.Context, m *Model, in *input) (int, error) {
-		p, err := s.prepareSurface(ctx, m, in, surface)
-		if err != nil {
-			return 0, err
-		}
-		return len(p.requests[0].Tokens), nil
-	})
-	if err != nil {
-		surface.Fail(c, err)
-		return
-	}
-	w.memory.leave()
-	c.Reply(answer(nil, w.made))
-}
