@@ -2,14 +2,19 @@ package engine
 
 import "time"
 
-// Stats is a snapshot of the engine, taken between two steps.
-type Stats struct {
-	Waiting, Running        int // sequences
-	SittingOut              int // of Running and Waiting, sequences that wait for their masks, or for which the last step had no work left
+// CacheStats is what is used of the KV cache.
+type CacheStats struct {
 	BlocksUsed, BlocksTotal int // KV blocks; those that only the prefix cache keeps are not used
 	BlocksWindowed          int // of BlocksUsed, those of layers that see a window or a chunk
 	StatesUsed, StatesTotal int // slots for recurrent states; those that only the prefix cache keeps are not used
 	StatesKept              int // slots that are not used, but have the state at the end of a prefix, until they are handed out
+}
+
+// Stats is a snapshot of the engine, taken between two steps.
+type Stats struct {
+	Waiting, Running int // sequences
+	SittingOut       int // of Running and Waiting, sequences that wait for their masks, or for which the last step had no work left
+	CacheStats
 
 	// StepBegan is when the step began that is being computed, or zero if there is nothing
 	// to do. If it lies far back, the device hangs.
