@@ -182,7 +182,7 @@ func AppendEmbeddings(dst []byte, e *Embeddings) []byte {
 		if e.Base64 {
 			dst = appendBase64(dst, v)
 		} else {
-			dst = appendFloats(dst, v)
+			dst = AppendFloats(dst, v)
 		}
 		dst = append(dst, '}')
 	}
@@ -231,8 +231,8 @@ func appendPoolingUsage(dst []byte, prompt int) []byte {
 	return append(dst, `,"completion_tokens":0,"prompt_tokens_details":null}`...)
 }
 
-// appendFloats writes the shortest digits that give the same float32 back.
-func appendFloats(dst []byte, v []float32) []byte {
+// AppendFloats appends a vector as a list, with the shortest digits that give the same float32 back.
+func AppendFloats(dst []byte, v []float32) []byte {
 	dst = append(dst, '[')
 	for i, x := range v {
 		if i > 0 {

@@ -89,7 +89,13 @@ func (s *Service) prepareVectors(ctx context.Context, m *Model, in *input, kind 
 		if answer.Vectors, err = m.apply(vectors, options); err != nil {
 			return nil, err
 		}
+		if in.answer != nil {
+			return in.answer(make([]byte, 0, answer.Size()+1<<10), &answer), nil
+		}
 		return api.AppendEmbeddings(make([]byte, 0, answer.Size()), &answer), nil
+	}
+	if in.answer != nil {
+		p.size += 1 << 10
 	}
 	return p, nil
 }
