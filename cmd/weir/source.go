@@ -108,12 +108,16 @@ func (s *source) openPooling(runner string) error {
 			return err
 		}
 	}
-	if f := s.network.GGUF(); f != nil {
-		if s.pooling, err = embeddedPooling(f, c.Hidden); s.pooling != nil || err != nil {
+	f := s.network.GGUF()
+	if f != nil {
+		if err = s.openStoredPooling(f); s.pooling != nil || err != nil {
 			return err
 		}
 	}
 	switch {
+	case f != nil && c.Network.Whole:
+		s.pooling = &pooling.Plan{Kind: pooling.Mean, Hidden: c.Hidden, Normalize: true}
+		return nil
 	case modules:
 		s.pooling, err = pooling.Load(s.texts, c.Hidden)
 	case classifies:

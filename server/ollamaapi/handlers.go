@@ -35,16 +35,33 @@ func (h *Handlers) Root(c *transport.Call) {
 	c.SetBodyString("Ollama is running")
 }
 
+// follows is the version of Ollama whose interface this is. Clients ask for it to learn what a server
+// can do, and some refuse old ones.
+const follows = "0.12.11"
+
 // Version answers GET /api/version.
-func (h *Handlers) Version(c *transport.Call, version string) {
-	c.Reply(append(api.AppendString([]byte(`{"version":`), version), '}'))
+func (h *Handlers) Version(c *transport.Call) {
+	c.Reply(append(api.AppendString([]byte(`{"version":`), follows), '}'))
 }
 
 // Chat answers POST /api/chat.
-func (h *Handlers) Chat(c *transport.Call) { h.chats.Serve(c, &surface{h: h, begun: c.Begun}) }
+func (h *Handlers) Chat(c *transport.Call) {
+	anyType(c)
+	h.chats.Serve(c, &surface{h: h, begun: c.Begun})
+}
+
+// anyType takes a body for JSON that is said to be a form, as curl says of all, because Ollama does
+// not look at the type. Pages that could send such a request are refused by their origin.
+func anyType(c *transport.Call) {
+	const form = "application/x-www-form-urlencoded"
+	if t := string(c.Request.Header.ContentType()); t == "" || strings.HasPrefix(t, form) {
+		c.Request.Header.SetContentType("application/json")
+	}
+}
 
 // Generate answers POST /api/generate.
 func (h *Handlers) Generate(c *transport.Call) {
+	anyType(c)
 	h.chats.Serve(c, &surface{h: h, begun: c.Begun, generates: true})
 }
 
@@ -123,10 +140,14 @@ func (s *surface) load(m *openai.Model, q *request) error {
 }
 
 // Embed answers POST /api/embed.
-func (h *Handlers) Embed(c *transport.Call) { h.chats.Embed(c, &vectors{h: h, begun: c.Begun}) }
+func (h *Handlers) Embed(c *transport.Call) {
+	anyType(c)
+	h.chats.Embed(c, &vectors{h: h, begun: c.Begun})
+}
 
 // Embeddings answers POST /api/embeddings, which was there before /api/embed.
 func (h *Handlers) Embeddings(c *transport.Call) {
+	anyType(c)
 	h.chats.Embed(c, &vectors{h: h, begun: c.Begun, single: true})
 }
 

@@ -49,6 +49,7 @@ func (h *Handlers) list(c *transport.Call, running bool) {
 
 // Show answers POST /api/show.
 func (h *Handlers) Show(c *transport.Call) {
+	anyType(c)
 	h.chats.AnswerBody(c, func(m *openai.Model, body []byte) ([]byte, error) {
 		fields, err := jsonfields.Read(body)
 		if err != nil {
@@ -87,9 +88,6 @@ func appendShown(dst []byte, m *openai.Model) []byte {
 		dst = append(dst, `"embedding"`...)
 	} else {
 		dst = append(dst, `"completion"`...)
-		if m.CallsTools() {
-			dst = append(dst, `,"tools"`...)
-		}
 		if m.Chat.Divides() {
 			dst = append(dst, `,"thinking"`...)
 		}
@@ -104,7 +102,7 @@ func appendDetails(dst []byte, m *openai.Model) []byte {
 	dst = api.AppendString(append(dst, `,"family":`...), family)
 	dst = api.AppendString(append(dst, `,"families":[`...), family)
 	dst = api.AppendString(append(dst, `],"parameter_size":`...), inWords(m.About.Parameters))
-	dst = api.AppendString(append(dst, `,"quantization_level":`...), m.About.Quantization)
+	dst = api.AppendString(append(dst, `,"quantization_level":`...), quantization(m))
 	return append(dst, '}')
 }
 
@@ -115,6 +113,11 @@ func family(m *openai.Model) string {
 		return "unknown"
 	}
 	return strings.ToLower(name)
+}
+
+// quantization is the type of the weights as Ollama names it: BF16, F16, Q4_K.
+func quantization(m *openai.Model) string {
+	return strings.NewReplacer("BFLOAT", "BF", "FLOAT", "F").Replace(m.About.Quantization)
 }
 
 // inWords is a number of parameters as Ollama writes it: 5.6M, 7.2B.
