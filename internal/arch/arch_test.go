@@ -57,7 +57,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"chat": {
-		may:    []string{"api", "chat/jinja", "chat/reasoning", "internal/memory"},
+		may:    []string{"api", "chat/jinja", "chat/reasoning", "chat/toolcall", "internal/memory"},
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
@@ -248,7 +248,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},

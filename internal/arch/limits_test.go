@@ -345,6 +345,8 @@ var limitRows = map[string]string{
 // notLimits are constants of the same kinds that are no bounds of what clients can ask for,
 // with what they are.
 var notLimits = map[string]string{
+	"server/openai.mostNamed":             "of a header",
+	"server/openai.mostRefused":           "of a cache",
 	"api.Default.Choices":                 "the server sets another one",
 	"api.maxDepth":                        "of a setting",
 	"api.maxListed":                       "of an error's text",
@@ -361,6 +363,7 @@ var notLimits = map[string]string{
 	"chat/jinja.maxKept":                  "of a pool",
 	"chat/jinja.maxNesting":               "within the depth of a template",
 	"chat/reasoning.maxBlanks":            "of what counts as a tag",
+	"chat/toolcall.deepest":               "of references that are followed; beyond it a text is a string",
 	"chat/toolcall.longestName":           "of what counts as a name",
 	"cmd/weir.maxRetentionDays":           "of a flag",
 	"cmd/weir.maxSocketPath":              "of the system",

@@ -180,7 +180,7 @@ func (p *prepared) retained() int64 {
 			n += 24 + int64(len(s))
 		}
 	}
-	return n + p.recorded
+	return n + p.recorded + p.calls.size()
 }
 
 // detached is prepare, but what it makes does not keep the body.
@@ -202,6 +202,9 @@ func (p *prepared) detach(body []byte) {
 		p.constraint = &own
 	}
 	p.options = nil
+	if p.calls != nil {
+		p.calls.own()
+	}
 	if p.reply.recorded != nil {
 		p.recorded = int64(p.reply.recorded.recording.Kept())
 	}
