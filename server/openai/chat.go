@@ -138,6 +138,9 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest, in *input) (chat
 	if bad != nil {
 		return chat.Prompt{}, nil, bad
 	}
+	if in.past != nil && in.past.IDs != nil {
+		return m.continued(ctx, q, in, limit)
+	}
 	p, bad := m.render(ctx, q, in)
 	if bad != nil {
 		return p, nil, bad

@@ -100,6 +100,9 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	}
 	own := *in
 	own.body, own.id = body, a.ID
+	if a, ok := a.(continuing); ok {
+		own.past = a.Past()
+	}
 	p, err := s.prepareChat(ctx, m, &own)
 	if err != nil {
 		return nil, err
