@@ -413,62 +413,6 @@ func (j *attendJob) passes(s *span) iter.Seq2[int, int] {
 	}
 }
 
-// load gathers the queries of a span for one KV head: for each query the heads of the
-// group, in the form that the kernels take.
-func (j *attendJob) load(sc *attendScratch, s *span, head int) {
-	n := j.c.keyDim
-	for r := range (s.last - s.first) * j.group {
-		i, g := s.first+r/j.group, r%j.group
-		q := sc.q[r*j.keys:][:j.keys]
-		from := j.q.row(i)[(head*j.group+g)*n:][:n]
-		clear(q[copy(q, from):])
-		scale := j.a.Scale
-		if j.dots.pairs {
-			j.d.impl.toPairs(q, q)
-		}
-		if j.c.format == Int8 {
-			if j.c.more == 0 {
-				scale *= j.toIntegers(q, j.c.columns)
-			} else { // each part of a key has scales of its own, and so has a query's
-				v := j.c.valueDim
-				second := q[padded(v):]
-				clear(q[v:])
-				copy(second, from[v:])
-				sc.units[r] = [2]float32{j.toIntegers(q[:padded(v)], j.c.columns), j.toIntegers(second, j.c.more)}
-			}
-		}
-		if j.a.Softcap > 0 {
-			sc.capped[r], scale = scale/j.a.Softcap, 1
-		}
-		sc.scale[r] = newRowScale(scale)
-	}
-}
-
-// toIntegers rounds a query, or a part of it that is multiplied with so many columns, to integers as the kernels
-// take them, and returns their unit.
-func (j *attendJob) toIntegers(q []float32, columns int) float32 {
-	inv, unit := inverse(j.d.impl.absMax(q), queryMax)
-	if j.dots.bytes {
-		sum := j.d.impl.toInt8(q, q, inv)
-		q[columns/4] = math.Float32frombits(uint32(-keyBias * sum))
-	} else {
-		j.d.impl.toInt16(q, q, inv)
-	}
-	return unit
-}
-
-// inverse returns the factor from numbers of magnitude most to limit, and the unit,
-// which is the factor back. If most is NaN or infinite, so is the unit.
-func inverse(most, limit float32) (inv, unit float32) {
-	if most >= scaleMin && most <= math.MaxFloat32 {
-		return limit / most, most / limit
-	}
-	if most < scaleMin {
-		return 0, 0
-	}
-	return 0, most
-}
-
 // reach is what rows [first, last) of the batch see of partial result p: units
 // [u0, u1) from its first position on, and n positions from unit u0 on.
 func (j *attendJob) reach(s *span, first, last, p int) (u0, u1, n int) {

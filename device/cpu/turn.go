@@ -140,18 +140,3 @@ func turnWords(to, from *[1024]byte) {
 		}
 	}
 }
-
-// scores multiplies rows [r0, r0+m) of a span with the keys of units.
-func (j *attendJob) scores(sc *attendScratch, data []byte, offs []int, r0, m int) {
-	c, f := j.c, j.dots.scores[m]
-	q := sc.q[r0*j.keys:]
-	f(data, offs, c.keys, c.columns, q, j.keys, sc.scores, scoreStride)
-	if c.more == 0 {
-		return
-	}
-	f(data[c.moreAt:], offs, c.keys, c.more, q[padded(c.valueDim):], j.keys, sc.more, scoreStride)
-	for r := range m {
-		unit, n := &sc.units[r0+r], len(offs)*rowsPerTile
-		j.d.impl.blend(sc.scores[r*scoreStride:][:n], sc.more[r*scoreStride:][:n], unit[0], unit[1])
-	}
-}
