@@ -464,7 +464,7 @@ func (j *attendJob) locate(sc *attendScratch, s *span, head, p int) {
 	j.units(sc.offs, s, p)
 	if c.inKey {
 		u0, u1, _ := j.reach(s, s.first, s.last, p)
-		sc.turned.fill(c, head, sc.offs, u0, u1)
+		sc.turned.fill(j.d.impl, c, head, sc.offs, u0, u1)
 	}
 	shift := -c.keys
 	p0, p1 := j.parts(s)

@@ -35,7 +35,7 @@ func newTurned(mem *arena, caches []cache) (t turned, parts bool, err error) {
 func (c *cache) turnedUnit() int { return c.valueColumns() / rowsPerTile * c.valueT }
 
 // fill turns units [u0, u1) of a head's keys, which start at offs.
-func (t *turned) fill(c *cache, head int, offs []int, u0, u1 int) {
+func (t *turned) fill(im *impl, c *cache, head int, offs []int, u0, u1 int) {
 	if unit := c.turnedUnit(); unit != t.unit {
 		t.unit = unit
 		for u := range t.at {
@@ -46,8 +46,12 @@ func (t *turned) fill(c *cache, head int, offs []int, u0, u1 int) {
 	whole := min(keys/c.valueT*c.valueT, t.unit)
 	for u := u0; u < u1; u++ {
 		from, to := c.data[c.at(head)+offs[u]:][:keys], t.data[t.at[u]:][:t.unit]
-		for i := 0; i < whole; i += c.valueT {
-			c.format.turn(to[i:][:c.valueT], from[i:][:c.valueT], c.bias)
+		if f := im.turn[c.format]; f != nil {
+			f(to[:whole], from[:whole], c.bias)
+		} else {
+			for i := 0; i < whole; i += c.valueT {
+				c.format.turn(to[i:][:c.valueT], from[i:][:c.valueT], c.bias)
+			}
 		}
 		if whole < t.unit {
 			var last [rowsPerTile * rowsPerTile * 4]byte
