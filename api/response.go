@@ -108,6 +108,9 @@ func StoppedBy(token int32) StopReason { return StopReason{kind: stopToken, toke
 // for one that repetition detection ended.
 func StoppedByText(s string) StopReason { return StopReason{kind: stopText, text: s} }
 
+// Text returns the text that stopped a choice; ok is false if none did.
+func (s StopReason) Text() (text string, ok bool) { return s.text, s.kind == stopText }
+
 func (s StopReason) append(dst []byte) []byte {
 	switch s.kind {
 	case stopToken:
@@ -139,6 +142,21 @@ type Choice struct {
 	FinishReason string
 	StopReason   StopReason
 	TokenIDs     []int32 // sent if the form says so
+	Calls        []AnswerCall
+}
+
+// AnswerCall is a call of a tool that a model has written. Arguments is the text of a JSON
+// value, of which an output that was cut has the beginning.
+type AnswerCall struct {
+	ID, Name, Arguments string
+}
+
+// CallDelta is a piece of a call in a stream. ID and Name are in the first piece of a call.
+type CallDelta struct {
+	Index     int // of the call in its choice
+	ID, Name  string
+	Arguments []byte
+	End       bool // the call is complete
 }
 
 // Response is a non-streaming answer.
@@ -204,6 +222,7 @@ func (f *Form) AppendChoice(dst []byte, c *Choice) []byte {
 	dst = append(dst, `,"content":`...)
 	dst = appendStringOrNull(dst, c.Content)
 	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null`...)
+	dst = appendCalls(dst, c.Calls)
 	if f.Reasoning != ReasoningContentOnly {
 		dst = append(dst, `,"reasoning":`...)
 		dst = appendStringOrNull(dst, c.Reasoning)
@@ -225,6 +244,26 @@ func (f *Form) AppendChoice(dst []byte, c *Choice) []byte {
 	dst = append(dst, `,"token_ids":`...)
 	dst = f.appendOutputIDs(dst, c.TokenIDs)
 	return append(dst, '}')
+}
+
+// appendCalls appends the member tool_calls, if there are any.
+func appendCalls(dst []byte, calls []AnswerCall) []byte {
+	for i := range calls {
+		c := &calls[i]
+		if i == 0 {
+			dst = append(dst, `,"tool_calls":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(append(dst, `{"id":`...), c.ID)
+		dst = AppendString(append(dst, `,"type":"function","function":{"name":`...), c.Name)
+		dst = AppendString(append(dst, `,"arguments":`...), c.Arguments)
+		dst = append(dst, "}}"...)
+	}
+	if len(calls) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
 }
 
 // usageOf says where a usage stands: its details differ.

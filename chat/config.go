@@ -66,6 +66,8 @@ type Config struct {
 	ContentFormat ContentFormat
 	// Reasoning says how the model's thoughts are recognized. Default reasoning.Auto.
 	Reasoning reasoning.Kind
+	// ThinkSuffix is what think tags have before their ">" in the vocabulary (reasoning.Suffix).
+	ThinkSuffix string
 	// ResponseRole is the role of the message that a generation prompt begins. Default
 	// "assistant".
 	ResponseRole string

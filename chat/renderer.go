@@ -17,6 +17,7 @@ type Renderer struct {
 	templates map[string]*compiled
 	defaults  *jinja.Dict
 	cache     templateCache
+	thinkTags *reasoning.Marks // with the suffix of the vocabulary
 }
 
 // compiled is a template with its properties that the renderer needs.
@@ -25,6 +26,8 @@ type compiled struct {
 	reads    map[string]bool // names of the arguments that have an effect
 	parts    bool            // with FormatAuto, content is a list of parts
 	thinking reasoning.Kind  // the kind that reasoning.Auto means for this template
+	// thinkTags says that it has the beginning of the tag that ends thoughts, whatever follows that.
+	thinkTags bool
 	// developer says that the template knows the role developer: it names it.
 	developer bool
 }
@@ -35,6 +38,7 @@ func compile(source string) (*compiled, error) {
 		return nil, err
 	}
 	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent(), thinking: reasoning.Auto.For(source)}
+	c.thinkTags = strings.Contains(source, "</think")
 	c.developer = strings.Contains(source, `"developer"`) || strings.Contains(source, `'developer'`)
 	for _, name := range t.Variables() {
 		c.reads[name] = true
@@ -51,7 +55,7 @@ func New(cfg Config) (*Renderer, error) {
 	if cfg.ResponseRole == "" {
 		cfg.ResponseRole = "assistant"
 	}
-	r := &Renderer{cfg: cfg, templates: map[string]*compiled{}, defaults: jinja.NewDict(0)}
+	r := &Renderer{cfg: cfg, templates: map[string]*compiled{}, defaults: jinja.NewDict(0), thinkTags: reasoning.Think.WithSuffix(cfg.ThinkSuffix)}
 	for _, t := range cfg.Templates {
 		name := t.Name
 		if name == "" {

@@ -10,12 +10,31 @@ import (
 // Marks returns the marks by which reasoning is told apart with the model's own template.
 func (r *Renderer) Marks() *reasoning.Marks {
 	if r.cfg.Reasoning != reasoning.Auto {
-		return r.cfg.Reasoning.Marks()
+		return r.marks(r.cfg.Reasoning)
 	}
 	if t := r.templates[defaultTemplate]; t != nil {
-		return t.thinking.Marks()
+		return r.marks(r.kind(t))
 	}
-	return reasoning.Think
+	return r.thinkTags
+}
+
+// marks are those of a kind, with the suffix of the vocabulary.
+func (r *Renderer) marks(kind reasoning.Kind) *reasoning.Marks {
+	if m := kind.Marks(); m != reasoning.Think {
+		return m
+	}
+	return r.thinkTags
+}
+
+// kind is the one that is used with a template. One for tags with a suffix may put the suffix into them itself.
+func (r *Renderer) kind(t *compiled) reasoning.Kind {
+	switch {
+	case r.cfg.Reasoning != reasoning.Auto:
+		return r.cfg.Reasoning
+	case t.thinking == reasoning.None && t.thinkTags && r.cfg.ThinkSuffix != "":
+		return reasoning.Auto
+	}
+	return t.thinking
 }
 
 // Divides reports whether reasoning is told apart with the model's own template. A request
@@ -23,7 +42,7 @@ func (r *Renderer) Marks() *reasoning.Marks {
 func (r *Renderer) Divides() bool {
 	if r.cfg.Reasoning == reasoning.Auto {
 		t := r.templates[defaultTemplate]
-		return t != nil && t.thinking != reasoning.None
+		return t != nil && r.kind(t) != reasoning.None
 	}
 	return r.cfg.Reasoning != reasoning.None
 }
@@ -31,14 +50,11 @@ func (r *Renderer) Divides() bool {
 // think sets what concerns reasoning in p, which was rendered from c with the arguments a:
 // what the output begins with, and which part of the echo is thought.
 func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Input, a *jinja.Dict, p *Prompt) {
-	kind := r.cfg.Reasoning
-	if kind == reasoning.Auto {
-		kind = t.thinking
-	}
+	kind := r.kind(t)
 	if kind == reasoning.None {
 		return
 	}
-	m := kind.Marks()
+	m := r.marks(kind)
 	p.Divided, p.Marks = true, m
 	block := m.AtEnd(p.Text)
 	if in.ContinueFinalMessage {

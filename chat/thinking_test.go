@@ -124,3 +124,45 @@ func TestContinuedThoughts(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestThinkSuffix (docs/interface/chat-completions.md, section 9.1, R-12): tags with the suffix of the vocabulary are the marks, by
+// name and by a template that puts the suffix in itself; and only then.
+func TestThinkSuffix(t *testing.T) {
+	const hunyuan = `{%- set s = ':opensource' %}{%- set end = '</think{}>'.format(s) %}{% for m in messages %}<｜hy_User｜>{{ m.content }}{% endfor %}` +
+		`<｜hy_Assistant｜>{{ '<think{}>'.format(s) }}{% if not enable_thinking %}{{ end }}{% endif %}`
+	history := []api.Message{text("user", "Hi")}
+	parse := func(name string) reasoning.Kind {
+		kind, err := reasoning.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kind
+	}
+	for _, name := range []string{"auto", "hy_v3", "hy_v4", "qwen3"} {
+		cfg := of(hunyuan)
+		cfg.Reasoning, cfg.ThinkSuffix = parse(name), ":opensource"
+		r := newRenderer(t, cfg)
+		if !r.Divides() || r.Marks().Opening() != "<think:opensource>" || r.Marks().Closing() != "</think:opensource>" {
+			t.Errorf("%s: divides %v by %s %s", name, r.Divides(), r.Marks().Opening(), r.Marks().Closing())
+		}
+		for kwargs, want := range map[string]reasoning.Start{`{"enable_thinking":true}`: reasoning.Thought, `{"enable_thinking":false}`: reasoning.Content} {
+			p := mustRender(t, r, Input{Messages: history, ChatTemplateKwargs: api.Raw(kwargs)})
+			if !p.Divided || p.Output != want || p.Marks != r.Marks() {
+				t.Errorf("%s, %s: divided %v, output %d after %q", name, kwargs, p.Divided, p.Output, p.Text)
+			}
+		}
+	}
+	cfg := of(hunyuan)
+	if r := newRenderer(t, cfg); r.Divides() {
+		t.Error("a template without tags divides")
+	}
+	cfg = of(`{{ messages[0].content }}`)
+	cfg.ThinkSuffix = ":opensource"
+	if r := newRenderer(t, cfg); r.Divides() {
+		t.Error("a template that never thinks divides")
+	}
+	cfg.Reasoning = parse("mistral")
+	if r := newRenderer(t, cfg); r.Marks() != reasoning.Brackets {
+		t.Error("other marks have a suffix")
+	}
+}

@@ -134,9 +134,6 @@ func (m *machine) forget() {
 	m.fading, m.made = append(m.fading, m.made...), nil
 	m.rounds++
 	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
-	if m.net.values != nil {
-		m.net.values.next = nil
-	}
 	m.common, m.outlined = borrowed{}, borrowed{}
 	m.templates = projections{}
 }

@@ -3,6 +3,7 @@ package grammar
 import (
 	"math"
 	"slices"
+	"weak"
 )
 
 // Some constraints compare values: the elements of an array with uniqueItems must
@@ -24,14 +25,20 @@ import (
 // many, are decided for each mask. Where earlier values do go on in the same way, their texts are taken out
 // of the mask (machine.subtract).
 
-// record is what a frame remembers. It is interned, as frames are, and only next changes.
+// record is what a frame remembers. It is interned, as frames are, and only next changes. Frames
+// are forgotten with everything that was built, but those of a matcher live on, and what they
+// remember must stay equal to what other matchers read: two records of one text would be two
+// stacks, which take more visits than one (see ambiguity.go). So a record is forgotten only when
+// no frame and no later record holds it, which the weak pointers of next leave to the garbage
+// collector.
 type record struct {
 	before *record   // the record one step earlier; nil before the first one
 	op     int16     // the step: the byte that was read, opRecord or opRecorded
 	values *recorded // the values so far, the latest first
 	open   bool      // a value is being read
 	rest   []string  // with open: how the earlier values go on that begin with what has been read
-	next   []*record // the records one step later; under machine.mu
+
+	next []weak.Pointer[record] // the records one step later; under machine.mu
 }
 
 const (
@@ -71,10 +78,16 @@ func (m *machine) recordOp(r *record, op int16) *record {
 	case r.blurred():
 		return r
 	}
-	for _, n := range r.next {
-		if n.op == op {
+	gone := false
+	for _, p := range r.next {
+		n := p.Value()
+		if n != nil && n.op == op {
 			return n
 		}
+		gone = gone || n == nil
+	}
+	if gone {
+		r.next = slices.DeleteFunc(r.next, func(p weak.Pointer[record]) bool { return p.Value() == nil })
 	}
 	n := &record{before: r, op: op, values: r.values, open: op != opRecorded}
 	switch op {
@@ -92,8 +105,8 @@ func (m *machine) recordOp(r *record, op int16) *record {
 			}
 		}
 	}
-	r.next = append(r.next, n)
-	m.bytes += int64(160 + 16*cap(n.rest))
+	r.next = append(r.next, weak.Make(n))
+	m.bytes += int64(200 + 16*cap(n.rest))
 	return n
 }
 

@@ -163,7 +163,9 @@ func (m *machine) makeShape(rel *position, nested int) *shape {
 	kept := sh != nil
 	if !kept {
 		sh = m.build(rel, nested)
-		if key != "" && sh.cost < tooMany { // one that was given up has no tokens
+		// One whose walk passed the bound of a step lacks tokens, and says so by its cost only to
+		// machines with the same bound.
+		if key != "" && sh.cost <= int64(m.bounds.step) {
 			round, kept = cache.keep(key, sh)
 		}
 	}

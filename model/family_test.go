@@ -24,6 +24,8 @@ type familyGolden struct {
 	PromptLogprobs []float64 `json:"prompt_logprobs"` // of each token but the first
 	Greedy         []int32   `json:"greedy"`
 	GreedyLogprobs []float64 `json:"greedy_logprobs"`
+
+	Hidden *hiddenGolden `json:"hidden"` // nil: of a network of several streams
 }
 
 // familyTolerance bounds the distance of a log-probability from that of transformers, which round
@@ -58,6 +60,13 @@ func readFamily(t testing.TB, name string) (g familyGolden) {
 	}
 	if len(g.PromptLogprobs) != len(g.Prompt)-1 || len(g.Greedy) < 48 || len(g.GreedyLogprobs) != len(g.Greedy) {
 		t.Fatalf("%d log-probabilities of %d tokens, and %d of %d", len(g.PromptLogprobs), len(g.Prompt), len(g.GreedyLogprobs), len(g.Greedy))
+	}
+	distinct := map[int32]bool{}
+	for _, token := range g.Greedy {
+		distinct[token] = true
+	}
+	if len(distinct) < 12 {
+		t.Fatalf("only %d greedy tokens are distinct", len(distinct))
 	}
 	return g
 }

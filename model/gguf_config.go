@@ -33,13 +33,13 @@ var ggufFields = map[string]string{
 // ggufWithoutEffect are keys that change no logit of the networks that are known here, whatever
 // their value is.
 var ggufWithoutEffect = []string{
-	"vocab_size",                   // the embedding has as many rows as there are tokens
-	"tensor_data_layout",           // what every file has
-	"rope.scaling.finetuned",       // a remark
-	"attention.layer_norm_epsilon", // of a norm that these networks do not have
-	"pooling_type",                 // for embeddings of texts
-	"rope.dimension_sections",      // axes of positions, which are the same for text
-	"n_deepstack_layers",           // to which parts of images are added
+	"vocab_size",                                                          // the embedding has as many rows as there are tokens
+	"tensor_data_layout",                                                  // what every file has
+	"rope.scaling.finetuned",                                              // a remark
+	"attention.layer_norm_epsilon",                                        // of a norm that these networks do not have
+	"pooling_type", "classifier.output_labels", "classifier.pooling_type", // of what follows the network
+	"rope.dimension_sections", // axes of positions, which are the same for text
+	"n_deepstack_layers",      // to which parts of images are added
 	// Of layers with a window in networks that have layers without one, too.
 	"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa", "rope.freq_base_swa",
 }
@@ -242,6 +242,7 @@ func (g *ggufModel) config() (Config, error) {
 		return Config{}, err
 	}
 	c.describe()
+	g.headless(&c)
 	return c, nil
 }
 
@@ -371,17 +372,18 @@ func (g *ggufModel) refuse(raw *rawConfig) {
 	if act := g.text("hidden_activation"); act != "" {
 		raw.HiddenAct = act
 	}
-	g.refuseUnknown()
+	g.refuseUnknown(false)
 }
 
-// refuseUnknown remembers an error if there is a key that nobody has read and that may have an effect.
-func (g *ggufModel) refuseUnknown() {
+// refuseUnknown remembers an error if there is a key that nobody has read and that may have an effect. whole says that every position of
+// the network sees all others.
+func (g *ggufModel) refuseUnknown(whole bool) {
 	for _, key := range ggufWithoutEffect {
 		g.read[key] = true
 	}
 	if v, ok := g.value("attention.causal"); ok {
-		if causal, err := v.Bool(); err != nil || !causal {
-			g.wrong("attention.causal", fmt.Errorf("is %v (supported: true)", v))
+		if causal, err := v.Bool(); err != nil || causal == whole {
+			g.wrong("attention.causal", fmt.Errorf("is %v (supported: %v)", v, !whole))
 		}
 	}
 	for _, key := range g.meta.Keys() {
@@ -415,6 +417,7 @@ var (
 		"token_embd.weight":  embedName,
 		"output_norm.weight": "model.norm.weight",
 		"output.weight":      headName,
+		"cls.output.weight":  "cls.output.weight",
 	}
 	ggufLayerTensors = map[string]string{
 		"attn_norm":   "input_layernorm",

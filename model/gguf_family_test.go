@@ -2,12 +2,10 @@ package model_test
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -23,146 +21,18 @@ import (
 	"weir/weights"
 )
 
-// convertedFamily describes the GGUF file that llama.cpp's converter makes of a family's checkpoint, as
-// tools/golden/gguf_families.py has found it out.
-type convertedFamily struct {
-	Keys    [][3]json.RawMessage // name, type, value
-	Tensors []convertedTensor
-	SHA256  string // of the numbers of all tensors, as the converter wrote them
-}
-
-type convertedTensor struct {
-	Name  string
-	Shape []uint64 // innermost first
-	Data  string   // the numbers as they are, in hexadecimal; "": the parts have them
-	Parts []convertedPart
-	Plus  float32 // a summand on each number
-}
-
-// convertedPart are numbers of a tensor of the checkpoint: all, or those of the loops, which each have a
-// count and a stride.
-type convertedPart struct {
-	From  string
-	At    int
-	Loops [][2]int
-	Times *float32
-}
-
-func readConverted(t testing.TB, name string) (c convertedFamily) {
+func readConverted(t testing.TB, name string) *convertedFamily {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata/gguf-families", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &c); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return &convertedFamily{testkit.ReadConverted(t, filepath.Join("testdata/gguf-families", name+".json"))}
 }
 
-// file makes the file, whose tensors are float32.
+// convertedFamily describes the GGUF file of a family's checkpoint.
+type convertedFamily struct{ *testkit.Converted }
+
+// file makes the file.
 func (c *convertedFamily) file(t testing.TB, name string) *testkit.GGUF {
 	t.Helper()
-	g := &testkit.GGUF{}
-	for _, k := range c.Keys {
-		var key string
-		if err := json.Unmarshal(k[0], &key); err != nil {
-			t.Fatal(err)
-		}
-		g.Keys = append(g.Keys, testkit.GGUFKey{Key: key, Value: convertedValue(t, k[1], k[2])})
-	}
-	checkpoint, err := weights.OpenFS(os.DirFS(filepath.Join("testdata/families", name)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer checkpoint.Close()
-	hash := sha256.New()
-	for i := range c.Tensors {
-		d := &c.Tensors[i]
-		data, err := d.numbers(checkpoint)
-		if err != nil {
-			t.Fatalf("%s: %v", d.Name, err)
-		}
-		hash.Write(data)
-		g.Tensors = append(g.Tensors, testkit.GGUFTensor{Name: d.Name, Shape: d.Shape, Data: data})
-	}
-	if got := hex.EncodeToString(hash.Sum(nil)); got != c.SHA256 {
-		t.Fatalf("the numbers have the hash %s, and those of the converter's file %s", got, c.SHA256)
-	}
-	return g
-}
-
-// numbers are the tensor's numbers as float32.
-func (d *convertedTensor) numbers(c *weights.Checkpoint) ([]byte, error) {
-	if d.Data != "" {
-		return hex.DecodeString(d.Data)
-	}
-	var out []byte
-	for _, p := range d.Parts {
-		t, ok := c.Tensor(p.From)
-		if !ok {
-			return nil, fmt.Errorf("there is no %s", p.From)
-		}
-		x := make([]float32, t.Len())
-		t.Shape = []int{len(x)}
-		t.Widen(x, 0, 0)
-		if p.Loops == nil {
-			p.Loops = [][2]int{{len(x), 1}}
-		}
-		p.each(p.At, p.Loops, func(at int) {
-			f := x[at]
-			if p.Times != nil {
-				f *= *p.Times
-			}
-			f += d.Plus
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f))
-		})
-	}
-	return out, nil
-}
-
-func (p *convertedPart) each(at int, loops [][2]int, do func(at int)) {
-	if len(loops) == 0 {
-		do(at)
-		return
-	}
-	for i := range loops[0][0] {
-		p.each(at+i*loops[0][1], loops[1:], do)
-	}
-}
-
-// convertedValue is a value of the metadata.
-func convertedValue(t testing.TB, kind, value json.RawMessage) any {
-	t.Helper()
-	into := map[string]any{`"string"`: new(string), `"uint32"`: new(uint32), `"int32"`: new(int32), `"float32"`: new(float32), `"bool"`: new(bool),
-		`"array string"`: new([]string), `"array uint32"`: new([]uint32), `"array int32"`: new([]int32), `"array float32"`: new([]float32), `"array bool"`: new([]bool)}[string(kind)]
-	if err := json.Unmarshal(value, into); err != nil {
-		t.Fatalf("%s of type %s: %v", value, kind, err)
-	}
-	switch v := into.(type) {
-	case *string:
-		return *v
-	case *uint32:
-		return *v
-	case *int32:
-		return *v
-	case *float32:
-		return *v
-	case *bool:
-		return *v
-	case *[]string:
-		return *v
-	case *[]uint32:
-		return *v
-	case *[]int32:
-		return *v
-	case *[]float32:
-		return *v
-	case *[]bool:
-		return *v
-	}
-	t.Fatalf("the type %s is not known", kind)
-	return nil
+	return c.File(t, filepath.Join("testdata/families", name))
 }
 
 // convertedNames are the families that the converter knows.
@@ -246,8 +116,8 @@ func TestGGUFOlderFiles(t *testing.T) {
 		}
 		defer c.Close()
 		for _, layer := range []string{"0", "1", "2"} {
-			d := convertedTensor{Parts: []convertedPart{{From: "model.layers." + layer + ".linear_attn.in_proj_qkvz.weight"}}}
-			data, err := d.numbers(c)
+			d := testkit.ConvertedTensor{Parts: []testkit.ConvertedPart{{From: "model.layers." + layer + ".linear_attn.in_proj_qkvz.weight"}}}
+			data, err := d.Numbers(c.Tensor)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -355,10 +225,15 @@ func TestGGUFFamiliesDamaged(t *testing.T) {
 		t.Skip("there is one goroutine")
 	}
 	optional := []string{"output.weight", "output.bias", "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}
+	optional = append(optional, "token_types.weight", "cls.weight", "cls.norm.weight", "cls.output.weight", "dense_2.weight", "dense_3.weight") // of encoders
 	turn := 0
-	for _, name := range convertedNames(t) {
-		d := readConverted(t, name)
-		whole := d.file(t, name)
+	names := convertedNames(t)
+	encoders := convertedEncoders(t)
+	for _, name := range slices.Concat(names, slices.Sorted(maps.Keys(encoders))) {
+		whole := encoders[name]
+		if whole == nil {
+			whole = readConverted(t, name).file(t, name)
+		}
 		try := func(what string, g *testkit.GGUF) (opened bool) {
 			m, err := model.OpenGGUF(fstest.MapFS{"x": {Data: g.Bytes()}}, "x")
 			if err != nil && strings.Contains(err.Error(), "\n") {

@@ -21,6 +21,7 @@ type ggufRecipe struct {
 	whole    map[string]string                         // of other tensors, with the kind
 	pairs    bool                                      // the rows of heads of queries and keys take turns
 	lists    bool                                      // keys may have a number for each layer, at which fields looks
+	encoder  bool                                      // every position sees all others
 	describe func(g *ggufModel, n *Network)            // what the description has in another way
 	// parts makes tensors of one, after it got its name; nil: there is nothing to do.
 	parts func(t weights.Tensor) []weights.Tensor
@@ -266,7 +267,7 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 	f["attention_bias"] = g.hasAny("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
 	f["attention_out_bias"] = g.hasAny("blk.0.attn_output.bias")
 	g.int("attention.value_length")
-	g.refuseUnknown()
+	g.refuseUnknown(r.encoder)
 	if g.err != nil {
 		return Config{}, g.err
 	}
@@ -286,6 +287,7 @@ func (g *ggufModel) recipeConfig(r ggufRecipe) (Config, error) {
 	if r.describe != nil {
 		r.describe(g, &c.Network)
 	}
+	g.headless(&c)
 	return c, g.err
 }
 

@@ -95,7 +95,7 @@ func TestOpenAPIRoutes(t *testing.T) {
 			security, given := op.(map[string]any)["security"]
 			open := given && len(security.([]any)) == 0
 			face := server.InterfaceOf(path)
-			if want := map[failure.Interface]string{failure.Feedback: "[map[] map[basic:[]]]", failure.Trajectories: "[map[] map[bearer:[]]]"}[face]; face != failure.OpenAI && fmt.Sprint(security) != want {
+			if want := map[failure.Interface]string{failure.Feedback: "[map[] map[basic:[]]]", failure.Trajectories: "[map[] map[bearer:[]]]"}[face]; !face.Generates() && fmt.Sprint(security) != want {
 				t.Errorf("%s %s: %v, want %s", method, path, security, want)
 			}
 			_, refused := op.(map[string]any)["responses"].(map[string]any)["401"]
@@ -197,6 +197,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		_, answer, _ := h.Get("GET", "/v1/preview/models/tiny/trajectories", "", key)
 		return answer
 	}())["data"].([]any)[0].(map[string]any)["id"].(string)
+	const message = `{"model":"tiny","max_tokens":4,"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":"Hi"}],"stop_sequences":["e"],"output_config":{"effort":"low"}}`
 	const span = `{"project_id":"acme/support","start":"2026-01-01"`
 	const model = trajectoryapi.Prefix + "/{model_id}"
 	seen := map[string]bool{}
@@ -216,6 +217,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", servertest.TextPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", servertest.TextPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", servertest.TextPath, "", text(nil), 401, []string{""}},
 		{"POST", servertest.ChatPath + "/render", "", chat(everything), 200, nil}, {"POST", servertest.ChatPath + "/render", "", chat(streams), 200, nil}, {"POST", servertest.TextPath + "/render", "", text(textStream), 200, nil}, {"POST", servertest.TextPath + "/render", "", "{}", 400, nil},
 		{"GET", "/v1/models", "", "", 200, nil}, {"GET", "/v1/models/tiny", "/v1/models/{id}", "", 200, nil}, {"GET", "/v1/models/none", "/v1/models/{id}", "", 404, nil}, {"GET", "/v1/models", "", "", 401, []string{""}},
+		{"POST", "/v1/messages", "", message, 200, nil}, {"POST", "/v1/messages", "", strings.Replace(message, "{", `{"stream":true,"thinking":{"type":"adaptive"},`, 1), 200, nil}, {"POST", "/v1/messages", "", "{}", 400, nil},
+		{"POST", "/v1/messages", "", strings.Replace(message, "tiny", "x", 1), 404, nil}, {"POST", "/v1/messages", "", message, 401, []string{""}},
+		{"POST", "/v1/messages/count_tokens", "", message, 200, nil}, {"POST", "/v1/messages/count_tokens", "", "{}", 400, nil}, {"POST", "/v1/messages/count_tokens", "", message, 401, []string{""}},
 		{"POST", "/v1/embeddings", "", `{"input":"Hi"}`, 400, nil}, // TestOpenAPIEmbeddings and TestOpenAPIScoring have the answers
 		{"POST", "/pooling", "", `{"input":"Hi"}`, 400, nil}, {"POST", "/classify", "", `{"input":"Hi"}`, 400, nil},
 		{"POST", "/score", "", `{"text_1":"a","text_2":"b"}`, 400, nil}, {"POST", "/v1/score", "", `{"text_1":"a","text_2":"b"}`, 400, nil},

@@ -25,6 +25,8 @@ type route struct {
 var routes = map[string]route{
 	"/v1/chat/completions":        {methods: "POST", serve: generates((*openai.Service).ChatCompletions)},
 	"/v1/completions":             {methods: "POST", serve: generates((*openai.Service).Completions)},
+	"/v1/messages":                {methods: "POST", serve: func(s *Server, c *transport.Call) { s.messages.Messages(c) }},
+	"/v1/messages/count_tokens":   {methods: "POST", serve: func(s *Server, c *transport.Call) { s.messages.CountTokens(c) }},
 	"/v1/embeddings":              {methods: "POST", serve: generates((*openai.Service).Embeddings)},
 	"/pooling":                    {methods: "POST", serve: generates((*openai.Service).Pooling)},
 	"/classify":                   {methods: "POST", serve: generates((*openai.Service).Classify)},
@@ -113,6 +115,9 @@ func (router) Interface(path string) failure.Interface { return interfaceOf(path
 
 // interfaceOf is the interface that a path belongs to.
 func interfaceOf(path string) failure.Interface {
+	if path == "/v1/messages" || strings.HasPrefix(path, "/v1/messages/") {
+		return failure.Messages
+	}
 	if _, own := routes[path]; own { // Weave has all others below /v2/
 		return failure.OpenAI
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weir/server"
+	"weir/server/failure"
 	"weir/server/servertest"
 )
 
@@ -25,7 +26,11 @@ func TestEveryRouteWantsItsKey(t *testing.T) {
 		if open[path] != (status != 401) {
 			t.Errorf("%s %s without a key: %d %s", method, path, status, answer)
 		}
-		if !open[path] && answer != `{"error":"Unauthorized"}` {
+		want := `{"error":"Unauthorized"}`
+		if server.InterfaceOf(path) == failure.Messages {
+			want = `{"type":"error","error":{"type":"authentication_error","message":"Unauthorized"},"request_id":"` + header.Get("X-Request-Id") + `"}`
+		}
+		if !open[path] && answer != want {
 			t.Errorf("%s: %s", path, answer)
 		}
 		if header.Get("Access-Control-Allow-Origin") != "*" {

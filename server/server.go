@@ -15,6 +15,7 @@ import (
 	"weir/queues"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/messagesapi"
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/trajectoryapi"
@@ -31,6 +32,7 @@ type Server struct {
 	openai *openai.Service
 	counts *metrics.Metrics
 
+	messages     *messagesapi.Handlers
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
@@ -70,6 +72,7 @@ func New(cfg Config) (*Server, error) {
 	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
 		return nil, err
 	}
+	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
 	s.counts.SetStores(s.stores())

@@ -25,7 +25,9 @@ type Metadata interface {
 // does not have is -1.
 type GGUF struct {
 	BOS, EOS, EOT, EOM, UNK, SEP, PAD int32
-	AddBOS, AddEOS, AddSEP            bool // whether they are put around a text; SEP only by a vocabulary of model bert
+	// AddBOS, AddEOS and AddSEP say whether they are put around a text. SEP is so by a vocabulary of model bert alone; in others it
+	// stands between two texts.
+	AddBOS, AddEOS, AddSEP bool
 	// Ends are the tokens that end an answer: EOS, EOT, EOM, and those that are known by
 	// their names. EOS is the first, if there is one.
 	Ends []int32
@@ -487,5 +489,17 @@ func (g *ggufFile) surround(t *Tokenizer) {
 	}
 	if g.file.Model.Type == "WordPiece" && i.AddSEP {
 		t.suffix, t.pair.joined = append(t.suffix, i.SEP), true
+		return
 	}
+	// The second of two texts has what ends a text around it, and nothing that begins one (llama.cpp, tools/server,
+	// format_prompt_rerank). Its type is 1 in a vocabulary of BERT; networks with others tell no texts apart.
+	var between []int32
+	if i.AddSEP {
+		between = []int32{i.SEP}
+	}
+	kind := int32(0)
+	if g.file.Model.Type == "WordPiece" {
+		kind = 1
+	}
+	t.pair.pieces = []pairPiece{{noText, t.prefix, 0}, {0, nil, 0}, {noText, t.suffix, 0}, {noText, between, 0}, {1, nil, kind}, {noText, t.suffix, kind}}
 }

@@ -286,5 +286,9 @@ func FuzzFromGGUF(f *testing.F) {
 			}
 		}
 		tok.Decode(ids, DecodeOptions{})
+		pair, pairTypes, err := tok.JoinPair(ids, ids, -1)
+		if err != nil || len(pair) < 2*len(ids) || len(pairTypes) != len(pair) {
+			t.Fatalf("%d and %d tokens of two texts of %d, %v", len(pair), len(pairTypes), len(ids), err)
+		}
 	})
 }

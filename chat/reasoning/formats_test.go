@@ -3,11 +3,15 @@ package reasoning
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// formats are outputs of every format: the rules of
+// suffixed are the think tags of Hunyuan 3.
+var suffixed = Think.WithSuffix(":opensource")
+
+// formats are outputs of every format: the rules of
 // docs/interface/chat-completions.md, section 9.1.
 var formats = []struct {
 	rule           string
@@ -20,6 +24,11 @@ var formats = []struct {
 	{"[THINK], none", Brackets, Either, "Yes [THINK]no[/THINK]", "", "Yes [THINK]no[/THINK]"},
 	{"seed:think", SeedThink, Thought, "<seed:think>Hm</seed:think>Yes.", "Hm", "Yes."},
 	{"seed:think, unopened", SeedThink, Thought, "Hm</seed:think>Yes.", "Hm", "Yes."},
+	{"MiniMax M3", MiniMaxThink, Either, "<mm:think>Hm </think></mm:think>Yes.", "Hm </think>", "Yes."},
+	{"PLaMo 3", PlamoThink, Thought, "Hm<|plamo:end_<|plamo:end_think:plamo|>Yes.", "Hm<|plamo:end_", "Yes."},
+	{"PLaMo 3, opened", PlamoThink, Either, "<|plamo:begin_think:plamo|>Hm<|plamo:end_think:plamo|>Yes.", "Hm", "Yes."},
+	{"a suffix", suffixed, Either, "<think:opensource>Hm</think></think:opensource>Yes.", "Hm</think>", "Yes."},
+	{"a suffix, other tags", suffixed, Either, "<think>Hm</think>Yes.", "", "<think>Hm</think>Yes."},
 	{"triangles", Triangles, Either, "◁think▷思◁◁/think◁/think▷Yes◁.", "思◁◁/think", "Yes◁."},
 	{"Apertus", Inner, Either, "<|inner_prefix|>Hm<|inner_suffix|>Yes", "Hm", "Yes"},
 	{"Gemma", ThoughtChannel, Either, "<|channel>thought\nHm\n<channel|>Yes\n", "Hm\n", "Yes\n"},
@@ -92,7 +101,7 @@ func TestFormats(t *testing.T) {
 }
 
 // allMarks are all formats.
-var allMarks = []*Marks{Think, Brackets, SeedThink, Triangles, Inner, ThoughtChannel, Command, Sentences, ThinkAnswer, ThinkResponse, Harmony}
+var allMarks = []*Marks{Think, Brackets, SeedThink, Triangles, Inner, ThoughtChannel, Command, Sentences, ThinkAnswer, ThinkResponse, Harmony, MiniMaxThink, PlamoThink, suffixed}
 
 // checkMarks: however a text is cut, the outcome is the same, every byte of it comes out at
 // most once and in order, and what does not come out is marks, blanks and headers alone.
@@ -210,6 +219,11 @@ func TestFormatPrompts(t *testing.T) {
 		{ThinkAnswer, "<think>\n\n</think>\n<answer>\n", Closed},
 		{Brackets, "[INST]Hi[/INST]", Absent},
 		{SeedThink, "<seed:bos>assistant\n<seed:think>", Opened},
+		{MiniMaxThink, "]~b]ai\n<mm:think>", Opened},
+		{PlamoThink, "<|plamo:begin_think:plamo|><|plamo:end_think:plamo|>", Closed},
+		{suffixed, "<｜hy_Assistant:opensource｜><think:opensource>", Opened},
+		{suffixed, "<｜hy_Assistant:opensource｜><think:opensource></think:opensource>", Closed},
+		{suffixed, "<think>", Absent},
 	} {
 		if got := c.marks.AtEnd(c.prompt); got != c.want {
 			t.Errorf("%q: %d, want %d", c.prompt, got, c.want)
@@ -241,6 +255,8 @@ func TestTemplates(t *testing.T) {
 		{"{{ '<|channel>thought\\n<channel|>' }}", ThoughtChannel},
 		{"{% set outer_token = '<|inner_suffix|>' %}", Inner},
 		{"{{ '◁think▷◁/think▷' }}", Triangles},
+		{"{{- '<mm:think>' ~ reasoning ~ '</mm:think>' }}", MiniMaxThink},
+		{"{{ '<|plamo:end_think:plamo|>' }}", PlamoThink},
 		{"{{ 'write your thoughts after \\'Here is my thought process:\\'' }}", Sentences},
 	} {
 		kind := Auto.For(c.text)
@@ -249,10 +265,73 @@ func TestTemplates(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]*Marks{"openai_gptoss": Harmony, "mistral": Brackets, "seed_oss": SeedThink, "ernie45": ThinkResponse,
-		"gemma4": ThoughtChannel, "granite": Sentences, "hunyuan_a13b": ThinkAnswer, "cohere_command3": Command, "kimi_k2": Think, "qwen3": Think, "hy_v3": Think} {
+		"gemma4": ThoughtChannel, "granite": Sentences, "hunyuan_a13b": ThinkAnswer, "cohere_command3": Command, "kimi_k2": Think, "qwen3": Think, "hy_v3": Think,
+		"hy_v4": Think, "deepseek_v4": Think, "deepseek_v41": Think, "poolside_v1": Think, "minicpmv": Think, "ling3": Think, "granite_thinking_parser": Think,
+		"step5": Think, "minimax_m3": MiniMaxThink, "plamo3": PlamoThink} {
 		if k, err := Parse(name); err != nil || k.Marks() != want {
 			t.Errorf("%s: %d, %v", name, k, err)
 		}
+	}
+}
+
+// TestParseUnknown: an unknown name, and those of vLLM's parsers for formats that are not read, say which names there are.
+func TestParseUnknown(t *testing.T) {
+	for _, name := range []string{"", "Qwen3", "kimi_k3", "muse", "inkling", "k2_horizon", "hf", "minimax_m2_append_think"} {
+		_, err := Parse(name)
+		if err == nil {
+			t.Errorf("%q is a parser", name)
+			continue
+		}
+		for _, known := range kinds {
+			if !strings.Contains(err.Error(), known.name) {
+				t.Errorf("%q: %v does not name %s", name, err, known.name)
+			}
+		}
+	}
+}
+
+// TestKindsStart: the parsers that go by the prompt and the output take an output for content unless it opens thoughts, and the others take it for thought.
+func TestKindsStart(t *testing.T) {
+	for _, name := range []string{"hy_v3", "hy_v4", "deepseek_v4", "deepseek_v41", "poolside_v1", "minicpmv", "minimax_m3", "gemma4", "mistral"} {
+		if k, _ := Parse(name); k.Start(Absent, false) != Either || k.Start(Opened, false) != Thought || k.Start(Closed, false) != Content {
+			t.Errorf("%s: %d", name, k.Start(Absent, false))
+		}
+	}
+	for _, name := range []string{"ling3", "granite_thinking_parser"} {
+		if k, _ := Parse(name); k.Start(Absent, false) != Thought || k.Start(Absent, true) != Content {
+			t.Errorf("%s: %d", name, k.Start(Absent, false))
+		}
+	}
+	for _, name := range []string{"step5", "plamo3", "seed_oss", "ernie45"} {
+		if k, _ := Parse(name); k.Start(Absent, true) != Thought {
+			t.Errorf("%s: %d", name, k.Start(Absent, true))
+		}
+	}
+}
+
+// TestSuffix: the suffix of think tags is that of a pair of tokens, and tags without one go before.
+func TestSuffix(t *testing.T) {
+	for _, c := range []struct {
+		tokens []string
+		want   string
+	}{
+		{nil, ""},
+		{[]string{"<think>", "</think>"}, ""},
+		{[]string{"a", "</think:opensource>", "<think:opensource>", "<tool_call:opensource>"}, ":opensource"},
+		{[]string{"<think:6124c78e>", "</think:6124c78e>"}, ":6124c78e"},
+		{[]string{"<think:a>", "</think:a>", "</think>", "<think>"}, ""},
+		{[]string{"<think:a>"}, ""},
+		{[]string{"</think:a>", "<think:b>"}, ""},
+		{[]string{"<think:>", "</think:>"}, ""},
+		{[]string{"<think:a b>", "</think:a b>"}, ""},
+		{[]string{"<think:a", "</think:a"}, ""},
+	} {
+		if got := Suffix(slices.Values(c.tokens)); got != c.want {
+			t.Errorf("%q: %q, want %q", c.tokens, got, c.want)
+		}
+	}
+	if Brackets.WithSuffix(":a") != Brackets || Think.WithSuffix("") != Think {
+		t.Error("marks other than think tags have a suffix")
 	}
 }
 

@@ -16,25 +16,34 @@ type Marks struct {
 	line bool
 	// channels says that the output is a sequence of messages with headers (channels.go).
 	channels bool
+	// pieces are further tokens of which marks are made.
+	pieces []string
 }
 
 // The formats, each with where its marks are known from. Names of files are those of vLLM's
 // repository (vllm/reasoning) where nothing else is said.
 var (
 	// Think is what most models use: Qwen3, DeepSeek, GLM, MiniMax, Kimi K2, OLMo 3,
-	// SmolLM3, EXAONE 4, Nemotron 3, MiMo, Step 3, LFM2 (basic_parsers.py).
+	// SmolLM3, EXAONE 4, Nemotron 3, MiMo, Step 3, LFM2 (basic_parsers.py). Those of Hunyuan 3
+	// have a suffix (WithSuffix).
 	Think = &Marks{open: []string{Open}, end: []string{Close}}
 	// Brackets is Magistral's and Ministral's (mistral_reasoning_parser.py).
 	Brackets = &Marks{open: []string{"[THINK]"}, end: []string{"[/THINK]"}}
 	// SeedThink is Seed-OSS's (seedoss_reasoning_parser.py).
 	SeedThink = &Marks{open: []string{"<seed:think>"}, end: []string{"</seed:think>"}}
+	// MiniMaxThink is MiniMax M3's (minimax_m3_reasoning_parser.py).
+	MiniMaxThink = &Marks{open: []string{"<mm:think>"}, end: []string{"</mm:think>"}}
+	// PlamoThink is PLaMo 3's (vllm/parser/plamo3.py), whose marks are several tokens each.
+	PlamoThink = &Marks{open: []string{"<|plamo:begin_think:plamo|>"}, end: []string{"<|plamo:end_think:plamo|>"},
+		pieces: []string{"<|plamo:begin_", "<|plamo:end_", ":plamo|>"}}
 	// Triangles is Kimi-VL's and Kimi-Dev's (their chat templates).
 	Triangles = &Marks{open: []string{"◁think▷"}, end: []string{"◁/think▷"}}
 	// Inner is Apertus's (apertus_reasoning_parser.py).
 	Inner = &Marks{open: []string{"<|inner_prefix|>"}, end: []string{"<|inner_suffix|>"}}
 	// ThoughtChannel is Gemma 4's (gemma4_reasoning_parser.py): the label after the opening
 	// token is no thought.
-	ThoughtChannel = &Marks{open: []string{"<|channel>thought"}, end: []string{"<channel|>"}, line: true}
+	ThoughtChannel = &Marks{open: []string{"<|channel>thought"}, end: []string{"<channel|>"}, line: true,
+		pieces: []string{"<|channel>"}}
 	// Command is Cohere's (cohere_command_reasoning_parser.py).
 	Command = &Marks{open: []string{"<|START_THINKING|>"}, end: []string{"<|END_THINKING|>"},
 		answer: []string{"<|START_RESPONSE|>", "<|START_TEXT|>"}, answered: []string{"<|END_RESPONSE|>", "<|END_TEXT|>"}}
@@ -52,6 +61,14 @@ var (
 		end: []string{"<|end|><|start|>assistant<|channel|>final<|message|>"}}
 )
 
+// WithSuffix returns the think tags with a suffix (Suffix), if m are think tags, and otherwise m.
+func (m *Marks) WithSuffix(suffix string) *Marks {
+	if m = m.orThink(); m != Think || suffix == "" {
+		return m
+	}
+	return &Marks{open: []string{"<think" + suffix + ">"}, end: []string{"</think" + suffix + ">"}}
+}
+
 func (m *Marks) orThink() *Marks {
 	if m == nil {
 		return Think
@@ -66,9 +83,6 @@ func (m *Marks) Opening() string { return m.orThink().open[0] }
 // answer.
 func (m *Marks) Closing() string {
 	m = m.orThink()
-	if m.channels || m == Think {
-		return m.end[0]
-	}
 	return m.end[len(m.end)-1]
 }
 
@@ -109,10 +123,7 @@ func (m *Marks) Tokens() []string {
 			all = append(all, strings.Trim(t, "\n"))
 		}
 	}
-	if m == ThoughtChannel {
-		all = append(all, "<|channel>")
-	}
-	return all
+	return append(all, m.pieces...)
 }
 
 // AtEnd returns the state of the thoughts at the end of a generation prompt. Only marks at

@@ -2,6 +2,7 @@ package reasoning
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -38,16 +39,20 @@ const (
 	Response // thoughts and <response>
 	GPTOSS
 	Seed
+	MiniMaxM3
+	Plamo
 	Tagged // think tags
 	// These have other marks and take the output for thought from its first byte.
 	SeedOSS
 	Ernie45
+	Plamo3
 )
 
 // marks are those of each Kind; nil: think tags.
 var marks = [...]*Marks{
 	Mistral: Brackets, Kimi: Triangles, Apertus: Inner, Gemma4: ThoughtChannel, Cohere: Command, Granite: Sentences,
 	Hunyuan: ThinkAnswer, Response: ThinkResponse, GPTOSS: Harmony, Seed: SeedThink, Tagged: Think, SeedOSS: SeedThink, Ernie45: ThinkResponse,
+	MiniMaxM3: MiniMaxThink, Plamo: PlamoThink, Plamo3: PlamoThink,
 }
 
 // Marks returns the marks of a Kind.
@@ -58,11 +63,16 @@ var kinds = []struct {
 	kind Kind
 }{
 	{"auto", Auto}, {"none", None}, {"qwen3", Qwen3}, {"deepseek_r1", DeepSeekR1},
-	// These are vLLM's names (vllm/reasoning/__init__.py).
-	{"deepseek_v3", DeepSeekR1}, {"minimax_m2", DeepSeekR1}, {"olmo3", DeepSeekR1}, {"step3", DeepSeekR1}, {"step3p5", DeepSeekR1}, {"kimi_k2", DeepSeekR1},
-	{"glm45", Qwen3}, {"glm47", Qwen3}, {"holo2", Qwen3}, {"nemotron_v3", Qwen3}, {"mimo", Qwen3}, {"hy_v3", Tagged},
+	// These are vLLM's names (vllm/reasoning/__init__.py of 0.33). Those of formats with messages of several
+	// kinds (inkling, kimi_k3, muse, muse_glimmer, musespark1x), with tags that depend on the request
+	// (k2_horizon), that a checkpoint describes itself (beam, hf), and the one that puts a tag into the answer
+	// (minimax_m2_append_think) are left out.
+	{"deepseek_v3", DeepSeekR1}, {"minimax_m2", DeepSeekR1}, {"olmo3", DeepSeekR1}, {"step3", DeepSeekR1}, {"step3p5", DeepSeekR1}, {"kimi_k2", DeepSeekR1}, {"step5", DeepSeekR1},
+	{"glm45", Qwen3}, {"glm47", Qwen3}, {"holo2", Qwen3}, {"nemotron_v3", Qwen3}, {"mimo", Qwen3}, {"ling3", Qwen3}, {"granite_thinking_parser", Qwen3},
+	{"hy_v3", Tagged}, {"hy_v4", Tagged}, {"deepseek_v4", Tagged}, {"deepseek_v41", Tagged}, {"minicpmv", Tagged}, {"poolside_v1", Tagged},
 	{"cohere_command3", Cohere}, {"cohere_command4", Cohere}, {"ernie45", Ernie45}, {"gemma4", Gemma4}, {"granite", Granite},
 	{"hunyuan_a13b", Hunyuan}, {"mistral", Mistral}, {"openai_gptoss", GPTOSS}, {"seed_oss", SeedOSS},
+	{"minimax_m3", MiniMaxM3}, {"plamo3", Plamo3},
 }
 
 // Parse reads the value of --reasoning-parser.
@@ -90,6 +100,8 @@ var templates = []struct {
 	{Auto, []string{Close}},
 	{Mistral, []string{"[/THINK]"}},
 	{Seed, []string{"</seed:think>"}},
+	{MiniMaxM3, []string{"</mm:think>"}},
+	{Plamo, []string{"<|plamo:end_think:plamo|>"}},
 	{Cohere, []string{"<|END_THINKING|>"}},
 	{Gemma4, []string{"<channel|>"}},
 	{Apertus, []string{"<|inner_suffix|>"}},
@@ -109,6 +121,29 @@ func (k Kind) For(template string) Kind {
 		}
 	}
 	return None
+}
+
+// Suffix finds what the think tags of a vocabulary have before their ">", such as ":opensource" in
+// <think:opensource> of Hunyuan 3 (hy_v3_reasoning_parser.py and hy_v4_reasoning_parser.py in vLLM). tokens
+// yields the texts of all tokens. It is "" if the tags are tokens without a suffix, or no tokens.
+func Suffix(tokens iter.Seq[string]) string {
+	const opening, closing = "<think:", "</think:"
+	opens, closes := map[string]bool{}, ""
+	for t := range tokens {
+		switch {
+		case t == Close:
+			return ""
+		case !strings.HasSuffix(t, ">") || strings.ContainsAny(t, " \t\r\n"):
+		case strings.HasPrefix(t, opening) && len(t) > len(opening)+1:
+			opens[t[len(opening)-1:len(t)-1]] = true
+		case strings.HasPrefix(t, closing) && len(t) > len(closing)+1 && closes == "":
+			closes = t[len(closing)-1 : len(t)-1]
+		}
+	}
+	if !opens[closes] {
+		return ""
+	}
+	return closes
 }
 
 // Block is the state of the think block where a prompt ends.

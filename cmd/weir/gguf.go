@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/jsontext"
 	"weir/pooling"
+	"weir/server/openai"
 	"weir/tokenizer"
 	"weir/weights/gguf"
 )
@@ -56,6 +57,20 @@ func (s *source) openEmbedded(f *gguf.File) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
+	if s.pooling != nil && s.pooling.Labels > 0 {
+		for _, t := range templates {
+			if t["name"] != "rerank" {
+				continue
+			}
+			form, err := pairTemplate(t["template"])
+			if err != nil {
+				return fmt.Errorf("%s: the key tokenizer.chat_template.rerank: %w", file, err)
+			}
+			templates = []map[string]string{{"name": "default", "template": form}}
+			s.scoring.Form = openai.PairRendered
+			break
+		}
+	}
 	switch {
 	case len(templates) == 1 && templates[0]["name"] == "default":
 		config["chat_template"] = templates[0]["template"]
@@ -70,31 +85,69 @@ func (s *source) openEmbedded(f *gguf.File) (err error) {
 	return nil
 }
 
-// embeddedPooling is the plan of a GGUF file whose key pooling_type says that its model embeds; nil: it does not.
-// Vectors get length 1, as llama.cpp's server gives them by default and as the models' modules do.
-func embeddedPooling(f *gguf.File, hidden int) (p *pooling.Plan, err error) {
+// openStoredPooling makes the plan of a GGUF file that embeds or ranks, and leaves none for one that does not say so.
+func (s *source) openStoredPooling(f *gguf.File) (err error) {
 	defer f.CatchFault(debug.SetPanicOnFault(true), &err)
 	arch, _ := f.Metadata.String("general.architecture")
-	key := arch + ".pooling_type"
-	v, ok := f.Metadata.Value(key)
+	c := &s.network.Config
+	stored := pooling.Stored{Architecture: arch, Types: c.Network.NumTypes > 0, NormEps: c.NormEps, Tensor: s.network.Extra}
+	for key, into := range map[string]*int64{arch + ".pooling_type": &stored.Pooling, arch + ".classifier.pooling_type": &stored.HeadPooling} {
+		*into = -1
+		v, ok := f.Metadata.Value(key)
+		if !ok {
+			continue
+		}
+		if *into, err = v.Int(); err != nil {
+			return fmt.Errorf("the key %s %w", key, err)
+		}
+	}
+	if s.pooling, err = pooling.FromGGUF(&stored, c.Hidden); err != nil {
+		return err
+	}
+	s.text.Types = true // if the network has some
+	return nil
+}
+
+// storedLabels are the names of classes in a GGUF file; nil: it has none.
+func storedLabels(f *gguf.File) (labels []string, err error) {
+	defer f.CatchFault(debug.SetPanicOnFault(true), &err)
+	arch, _ := f.Metadata.String("general.architecture")
+	_, texts, ok := f.Metadata.Strings(arch + ".classifier.output_labels")
 	if !ok {
 		return nil, nil
 	}
-	n, err := v.Int()
-	if err != nil {
-		return nil, fmt.Errorf("the key %s %w", key, err)
+	for text := range texts {
+		labels = append(labels, string(text))
 	}
-	switch n { // llama.cpp, enum llama_pooling_type
-	case 0:
-		return nil, nil
-	case 1:
-		return &pooling.Plan{Kind: pooling.Mean, Hidden: hidden, Normalize: true}, nil
-	case 2:
-		return &pooling.Plan{Kind: pooling.First, Hidden: hidden, Normalize: true}, nil
-	case 3:
-		return &pooling.Plan{Kind: pooling.Last, Hidden: hidden, Normalize: true}, nil
+	return labels, nil
+}
+
+// pairTemplate makes a chat template of the form that a GGUF file has for a query and a document, which has their names in braces
+// where they belong (llama.cpp, tools/server, format_prompt_rerank).
+func pairTemplate(form string) (string, error) {
+	text := map[string]string{}
+	for _, role := range []string{"query", "document"} {
+		text["{"+role+"}"] = `{{ messages | selectattr("role", "eq", "` + role + `") | map(attribute="content") | first }}`
 	}
-	return nil, fmt.Errorf("the key %s is %d (supported: 0 to 3, which are none, mean, first and last token)", key, n)
+	var b strings.Builder
+	for form != "" {
+		at, name := len(form), ""
+		for n := range text {
+			if i := strings.Index(form, n); i >= 0 && i < at {
+				at, name = i, n
+			}
+		}
+		if at > 0 {
+			plain, err := jsontext.Encode(form[:at])
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&b, "{{ %s }}", jsontext.Trim(plain)) // whose escapes are those of templates
+		}
+		b.WriteString(text[name])
+		form = form[at+len(name):]
+	}
+	return b.String(), nil
 }
 
 // embeddedTemplates are the chat templates of a GGUF file, with their names.

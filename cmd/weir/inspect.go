@@ -218,7 +218,7 @@ func (o *inspectOptions) describeTexts(x *inspection, s *source) {
 			}
 		}
 	}
-	_, eos, err := openChat(s.texts, &o.model)
+	_, eos, err := openChat(s.texts, "", &o.model)
 	x.refuse(err)
 	template, from, special := o.template(s.texts)
 	if s.network.GGUF() != nil && o.model.tokenizer == "" && from == "tokenizer_config.json" {

@@ -83,7 +83,11 @@ func (s *source) readReranker(o *modelOptions) (r reranker, err error) {
 		}
 		return r, nil
 	}
-	if s.network.GGUF() == nil {
+	if f := s.network.GGUF(); f != nil {
+		if r.labels, err = storedLabels(f); err != nil {
+			return r, err
+		}
+	} else {
 		if r.cross, _, err = pooling.ReadCross(s.texts); err != nil {
 			return r, err
 		}

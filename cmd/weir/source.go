@@ -76,7 +76,7 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	var eos string
-	if s.chat, eos, err = openChat(s.texts, o); err != nil {
+	if s.chat, eos, err = openChat(s.texts, thinkSuffix(s.tokenizer), o); err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}
 	if s.tokenizerInfo, err = tokenizerInfo(s.texts, o.chatTemplate); err != nil {
@@ -108,12 +108,16 @@ func (s *source) openPooling(runner string) error {
 			return err
 		}
 	}
-	if f := s.network.GGUF(); f != nil {
-		if s.pooling, err = embeddedPooling(f, c.Hidden); s.pooling != nil || err != nil {
+	f := s.network.GGUF()
+	if f != nil {
+		if err = s.openStoredPooling(f); s.pooling != nil || err != nil {
 			return err
 		}
 	}
 	switch {
+	case f != nil && c.Network.Whole:
+		s.pooling = &pooling.Plan{Kind: pooling.Mean, Hidden: c.Hidden, Normalize: true}
+		return nil
 	case modules:
 		s.pooling, err = pooling.Load(s.texts, c.Hidden)
 	case classifies:
@@ -318,9 +322,9 @@ func templatesInUse(files fs.FS, override string) (templates []chat.Template, fr
 // openChat opens the model's chat templates: the one that --chat-template names,
 // else chat_template.jinja, else those in chat_template.json, else those in
 // tokenizer_config.json. It also returns the
-// end token that tokenizer_config.json names, or "".
-func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err error) {
-	cfg := chat.Config{TrustRequestTemplate: o.trustTemplate, ResponseRole: o.responseRole}
+// end token that tokenizer_config.json names, or "". suffix is that of the vocabulary's think tags.
+func openChat(files fs.FS, suffix string, o *modelOptions) (_ *chat.Renderer, eos string, err error) {
+	cfg := chat.Config{TrustRequestTemplate: o.trustTemplate, ResponseRole: o.responseRole, ThinkSuffix: suffix}
 	if cfg.ContentFormat, err = chat.ParseContentFormat(o.contentFormat); err != nil {
 		return nil, "", err
 	}
@@ -364,6 +368,17 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 		err = fmt.Errorf("%s: %w", from, err)
 	}
 	return r, eos, err
+}
+
+// thinkSuffix finds what think tags have before their ">" in a vocabulary.
+func thinkSuffix(t *tokenizer.Tokenizer) string {
+	return reasoning.Suffix(func(yield func(string) bool) {
+		for id := range t.VocabSize() {
+			if !yield(t.Token(int32(id))) {
+				return
+			}
+		}
+	})
 }
 
 // generation returns what applies to requests that do not say otherwise: sampling

@@ -204,3 +204,28 @@ func openForTokens(t *testing.T, dir string) *source {
 	}
 	return s
 }
+
+// TestThinkSuffixOfVocabulary: think tags that have a suffix in the vocabulary are recognized with it.
+func TestThinkSuffixOfVocabulary(t *testing.T) {
+	dir := copyModel(t)
+	for _, name := range []string{"tokenizer.json", "chat_template.jinja"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = []byte(strings.NewReplacer("<think>", "<think:own>", "</think>", "</think:own>").Replace(string(text)))
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]string{dir: "<think:own>", "": "<think>"} {
+		s, err := openSource(dir, &modelOptions{contentFormat: "auto", reasoningParser: "hy_v3", generationConfig: "auto", responseRole: "assistant"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.network.Close()
+		if got := s.chat.Marks().Opening(); got != want {
+			t.Errorf("%q: thoughts begin with %s, not %s", dir, got, want)
+		}
+	}
+}

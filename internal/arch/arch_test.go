@@ -68,6 +68,11 @@ var rules = map[string]rule{
 	"chat/reasoning": {
 		mayNot: pure,
 	},
+	"chat/toolcall": {
+		may:    []string{"internal/jsontext"},
+		tests:  []string{"api", "chat", "chat/reasoning", "grammar"},
+		mayNot: noIO,
+	},
 	"cmd/weir": {
 		may: []string{"*"},
 	},
@@ -165,7 +170,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"internal/testkit": {
-		may: []string{"weights"},
+		may: []string{"internal/jsontext", "weights"},
 	},
 	"kvcache": {
 		may:    []string{"backend", inv},
@@ -214,7 +219,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/messagesapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
@@ -225,6 +230,11 @@ var rules = map[string]rule{
 	},
 	"server/feedbackapi": {
 		may:    []string{"auth", "feedback", "internal/memory", "server/failure", "server/transport"},
+		tests:  []string{"server/servertest"},
+		mayNot: []string{"net/http"},
+	},
+	"server/messagesapi": {
+		may:    []string{"api", "chat", "internal/jsontext", "internal/memory", "server/failure", "server/openai", "server/transport"},
 		tests:  []string{"server/servertest"},
 		mayNot: []string{"net/http"},
 	},

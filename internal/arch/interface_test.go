@@ -13,7 +13,7 @@ import (
 // document is what a Markdown file has that can be referred to.
 type document struct {
 	sections []string        // numbers: "4.5"
-	rules    map[string]bool // "F-31", "T-6", "C45", and cases: "F#4"
+	rules    map[string]bool // "F-31", "T-6", "M-10", "C45", and cases: "F#4"
 	anchors  map[string]bool // what may follow # in a link
 }
 
@@ -23,7 +23,7 @@ var (
 	// interface have them, with the anchor in front of it.
 	numbered = regexp.MustCompile(`^(?:<a id="([^"]+)"></a>)?(\d+(?:\.\d+)*)\.? `)
 	anchor   = regexp.MustCompile(`<a id="([^"]+)"></a>`)
-	rule1    = regexp.MustCompile(`<a id="([cefrtw])-?(case-)?(\d+)"></a>(?:\*\*)?([CEFRTW])([-#]?)(\d+)`)
+	rule1    = regexp.MustCompile(`<a id="([cefmrtw])-?(case-)?(\d+)"></a>(?:\*\*)?([CEFMRTW])([-#]?)(\d+)`)
 	tag      = regexp.MustCompile(`<[^>]*>`)
 )
 
@@ -156,7 +156,7 @@ var (
 	reference = regexp.MustCompile(`docs/interface/([a-z-]+)\.md`)
 	// lineBreak is a line break with what begins the next line of a comment.
 	lineBreak = regexp.MustCompile(`\s*\n\s*(?://|#|\*)?\s*`)
-	item      = regexp.MustCompile(`^(?:,|,? and|,? or)? (sections? )?(\d+(?:\.\d+)*|[EFTW][-#]\d+|C\d+)`)
+	item      = regexp.MustCompile(`^(?:,|,? and|,? or)? (sections? )?(\d+(?:\.\d+)*|[EFMTW][-#]\d+|C\d+)`)
 )
 
 // items are the sections and rules that follow a reference: ", section 4.5",

@@ -176,6 +176,9 @@ func evaluate(e ast.Expr) (int64, bool) {
 
 // limitRows tells what the row of a constant begins with.
 var limitRows = map[string]string{
+	"server/messagesapi.maxThread":            "threads of messages",
+	"server/messagesapi.maxTenantThreads":     "threads of messages",
+	"server/messagesapi.maxThreads":           "threads of messages",
 	"api.Default.AllowedIDs":                  "`allowed_token_ids`",
 	"api.Default.Alternatives":                "`choice`",
 	"api.Default.BadWords":                    "`bad_words`",
@@ -357,8 +360,11 @@ var notLimits = map[string]string{
 	"chat/jinja.maxKept":                  "of a pool",
 	"chat/jinja.maxNesting":               "within the depth of a template",
 	"chat/reasoning.maxBlanks":            "of what counts as a tag",
+	"chat/toolcall.longestName":           "of what counts as a name",
 	"cmd/weir.maxRetentionDays":           "of a flag",
 	"cmd/weir.maxSocketPath":              "of the system",
+	"server/messagesapi.maxDepth":         "that of the API",
+	"server/messagesapi.most":             "of an error's text",
 	"engine.largestPiece":                 "of a pool",
 	"engine.maxDisplaced":                 "of a schedule",
 	"engine.maxPromptTop":                 "of a step; the prompt takes more of them",

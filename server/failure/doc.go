@@ -2,20 +2,22 @@
 // every error that a handler or a package below it returns, what the client is told and
 // what the log and the metrics say:
 //
-//	Go error ─▶ Of ─▶ Failure ─▶ status and body, in the form of one of three interfaces
+//	Go error ─▶ Of ─▶ Failure ─▶ status and body, in the form of its interface
 //	                          ─▶ kind, for the log
 //	                          ─▶ reason, for the counter of refusals
 //
-// # Three interfaces
+// # The interfaces
 //
-// The clients of the server speak three interfaces, which agree on statuses and disagree
+// The clients of the server speak several interfaces, which agree on statuses and disagree
 // on bodies and words:
 //
 //	OpenAI        {"error":{"message":"…","type":"…","param":null,"code":503}}
 //	Feedback      {"reason":"…"}
 //	Trajectories  {"detail":"…"}
+//	Messages      {"type":"error","error":{"type":"overloaded_error","message":"…"},"request_id":"…"}
+//	Ollama        {"error":"…"}
 //
-// A few errors have another form, because the reference servers of these interfaces
+// Messages and Ollama have their form for all errors. Of the others a few errors have another form, because the reference servers of these interfaces
 // answer so: 401, 404 for an unknown path, 405 and 415 (see table.go), and 422, which
 // lists everything that is wrong with a request.
 //

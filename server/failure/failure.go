@@ -12,8 +12,8 @@ import (
 	"weir/trajectory"
 )
 
-// Interface is one of the three interfaces that clients speak. It decides the form of an
-// error's body.
+// Interface is one of the interfaces that clients speak. It decides the form of an error's
+// body.
 type Interface uint8
 
 // The interfaces; see the package's documentation.
@@ -21,8 +21,14 @@ const (
 	OpenAI Interface = iota
 	Feedback
 	Trajectories
+	Messages
+	Ollama
 	interfaces
 )
+
+// Generates reports whether the functions of an interface generate text, and share keys, projects
+// and everything else but the form of bodies with the OpenAI interface.
+func (i Interface) Generates() bool { return i == OpenAI || i == Messages || i == Ollama }
 
 // Settings are the bounds and facts that messages name.
 type Settings struct {
@@ -52,9 +58,13 @@ type Failure struct {
 	Message string
 	Reason  metrics.Reason // what the refusal counts as; "": it is not counted
 	After   time.Duration  // when the request may be sent again, if Retry says that it may; 0: it is not known
+	// RequestID is that of the HTTP request, for an interface that repeats it in the body; "": it
+	// is not known.
+	RequestID string
 
-	form   form
-	fields []byte // JSON of everything that is wrong with the request: a body of its own
+	form    form
+	details string // JSON of the member details of a body of the Messages interface; "": none
+	fields  []byte // JSON of everything that is wrong with the request: a body of its own
 }
 
 // Of classifies an error for a request of one of the interfaces.
@@ -65,7 +75,11 @@ func (s *Settings) Of(i Interface, err error) Failure {
 	var invalid *trajectory.Invalid
 	switch {
 	case errors.As(err, &known):
-		return Failure{Kind: known.Name, Status: known.Status, Type: known.Type, Param: known.Param, Message: known.Message, form: forms[i]}
+		details := ""
+		if d := (*Detailed)(nil); errors.As(err, &d) {
+			details = d.JSON
+		}
+		return Failure{details: details, Kind: known.Name, Status: known.Status, Type: known.Type, Param: known.Param, Message: known.Message, form: forms[i]}
 	case errors.As(err, &unprocessable):
 		return Failure{Kind: "invalid", Status: 422, fields: unprocessable.AppendJSON(nil)}
 	case errors.As(err, &refusal):
@@ -94,6 +108,8 @@ func (r *row) failure(s *Settings, i Interface, err error) Failure {
 	switch {
 	case r.form == byInterface:
 		f.form = forms[i]
+	case i == Messages || i == Ollama:
+		f.form = forms[i]
 	case r.form == bare && i != OpenAI:
 		f.form = detail
 	}
@@ -120,9 +136,11 @@ const (
 	reason                  // {"reason":"…"}
 	detail                  // {"detail":"…"}
 	bare                    // {"error":"…"} in the OpenAI interface, {"detail":"…"} in the others
+	typed                   // {"type":"error","error":{…}}
+	plain                   // {"error":"…"}
 )
 
-var forms = [interfaces]form{OpenAI: object, Feedback: reason, Trajectories: detail}
+var forms = [interfaces]form{OpenAI: object, Feedback: reason, Trajectories: detail, Messages: typed, Ollama: plain}
 
 // AppendBody appends the body of the answer, as JSON.
 func (f *Failure) AppendBody(dst []byte) []byte {
@@ -134,11 +152,62 @@ func (f *Failure) AppendBody(dst []byte) []byte {
 		return f.openAI().AppendJSON(dst)
 	case f.form == reason:
 		name = `{"reason":`
-	case f.form == bare:
+	case f.form == typed:
+		return f.appendTyped(dst)
+	case f.form == bare, f.form == plain:
 		name = `{"error":`
 	}
 	return append(api.AppendString(append(dst, name...), f.Message), '}')
 }
+
+// appendTyped appends the body as Anthropic's interface has it.
+func (f *Failure) appendTyped(dst []byte) []byte {
+	dst = append(append(dst, `{"type":"error","error":{"type":"`...), typedName(f.Status)...)
+	dst = api.AppendString(append(dst, `","message":`...), f.Message)
+	if f.details != "" {
+		dst = append(append(dst, `,"details":`...), f.details...)
+	}
+	dst = append(dst, `},"request_id":`...)
+	if f.RequestID == "" {
+		return append(dst, "null}"...)
+	}
+	return append(api.AppendString(dst, f.RequestID), '}')
+}
+
+// typedName is the type that Anthropic's interface has for errors of a status.
+func typedName(status int) string {
+	switch status {
+	case 401:
+		return "authentication_error"
+	case 403:
+		return "permission_error"
+	case 404:
+		return "not_found_error"
+	case 408, 504:
+		return "timeout_error"
+	case 413:
+		return "request_too_large"
+	case 429:
+		return "rate_limit_error"
+	case 503:
+		return "overloaded_error"
+	}
+	if status < 500 {
+		return "invalid_request_error"
+	}
+	return "api_error"
+}
+
+// Detailed is an error of a client with details for programs, which the Messages interface shows.
+type Detailed struct {
+	Err  *api.Error
+	JSON string // an object
+}
+
+func (d *Detailed) Error() string { return d.Err.Error() }
+
+// Unwrap returns what all interfaces show.
+func (d *Detailed) Unwrap() error { return d.Err }
 
 // AppendEvent appends the body as an event of a stream whose status has gone out already.
 func (f *Failure) AppendEvent(dst []byte) []byte { return f.openAI().AppendEvent(dst) }

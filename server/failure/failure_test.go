@@ -24,7 +24,7 @@ var settings = Settings{
 	Progress: func() (string, time.Duration) { return "the model is loading", 3 * time.Second },
 }
 
-var interfaceNames = [interfaces]string{OpenAI: "openai", Feedback: "feedback", Trajectories: "trajectories"}
+var interfaceNames = [interfaces]string{OpenAI: "openai", Feedback: "feedback", Trajectories: "trajectories", Messages: "messages", Ollama: "ollama"}
 
 // TestBodies keeps the bodies of all rows in all interfaces, byte for byte, and what the
 // log and the metrics have of them.
@@ -144,9 +144,10 @@ func TestErrorsDocument(t *testing.T) {
 	}
 	fmt.Fprintf(&b, "| %s | any | 400 | %s | null, or the field | a bound or a setting of this server refuses what the rules of the interface allow |\n", badRequest, api.TypeBadRequest)
 	b.WriteString("\n## Errors of the server\n\n" +
-		"These are the errors that do not come from the fields of a body, in all three interfaces. Feedback has the body `{\"reason\":\"…\"}` ([feedback.md,\n" +
+		"These are the errors that do not come from the fields of a body, in all interfaces. Feedback has the body `{\"reason\":\"…\"}` ([feedback.md,\n" +
 		"section 7](feedback.md#section-7)), trajectories have `{\"detail\":\"…\"}` ([trajectories.md, section 5](trajectories.md#section-5)); 404 for a path, 405 and 415 are\n" +
-		"`{\"detail\":\"…\"}` in all of them. Kind is what the log says as `kind`, and as `error` in the line of a finished request. Counted is the label `reason` of\n" +
+		"`{\"detail\":\"…\"}` in all of these. Messages have `{\"type\":\"error\",\"error\":{…}}` ([messages.md, section 6](messages.md#section-6)) for all errors.\n" +
+		"Kind is what the log says as `kind`, and as `error` in the line of a finished request. Counted is the label `reason` of\n" +
 		"`weir:rejected_requests_total`. 429 and 503 come with `Retry-After`. Nobody receives 499, which is in the log alone.\n\n" +
 		"| Kind | Status | type | Counted | Message |\n|---|---|---|---|---|\n")
 	for _, r := range append(table, fault) {

@@ -42,7 +42,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	if bad != nil {
 		return nil, bad
 	}
-	recording, bad := s.recorder.Begin(m.Names[0], in.body, q, from.project)
+	recording, bad := s.recorder.Begin(m.Names[0], in.body, q, from.Project)
 	if bad != nil {
 		return nil, bad
 	}
@@ -60,11 +60,15 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	if q.AddGenerationPrompt {
 		r.Suffix = min(generationTokens, len(tokens))
 	}
-	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output, marks: prompt.Marks}
+	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.ID), options: &q.Options, output: prompt.Output, marks: prompt.Marks}
 	if q.Constraint != nil {
 		p.given = s.given(&prompt)
 	}
-	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
+	name := api.ChatID
+	if in.id != nil {
+		name = in.id
+	}
+	p.reply.meta.ID = name(p.reply.meta.ID)
 	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, marks: prompt.Marks, hideThoughts: !q.IncludeReasoning}
 	p.reply.form.Thoughts = prompt.Divided
 	if q.ThinkingBudget != nil && !prompt.Divided {

@@ -70,6 +70,7 @@ func (a *chatAnswer) encoder(r *reply, st *engine.Stream) encoder {
 
 // chatEncoder writes a streaming chat.
 type chatEncoder struct {
+	events
 	r   *reply
 	a   *chatAnswer
 	st  *engine.Stream
@@ -127,12 +128,15 @@ func (e *chatEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	return dst, last
 }
 
-func (e *chatEncoder) usage(dst []byte) []byte {
-	u := api.Usage{Prompt: len(e.a.prompt), Cached: e.st.Cached(), Completion: sum(e.chunks.used)}
-	for i := range e.counts {
-		u.Reasoning += e.counts[i].Count()
+func (e *chatEncoder) end(dst []byte) []byte {
+	if e.r.usage {
+		u := api.Usage{Prompt: len(e.a.prompt), Cached: e.st.Cached(), Completion: sum(e.chunks.used)}
+		for i := range e.counts {
+			u.Reasoning += e.counts[i].Count()
+		}
+		dst = e.enc.AppendUsage(dst, u)
 	}
-	return e.enc.AppendUsage(dst, u)
+	return append(dst, api.Done...)
 }
 
 func sum(counts []int) (n int) {

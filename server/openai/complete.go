@@ -14,7 +14,7 @@ func (s *Service) complete(c *transport.Call, st *engine.Stream, r *reply) {
 	choices, err := gather(c.Context(), st, r, &m)
 	if err != nil {
 		st.Cancel()
-		f := c.Fail(err)
+		f := r.fail(c, err)
 		s.recordFailure(c, r.recorded, f.Message)
 		return
 	}

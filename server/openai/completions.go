@@ -34,7 +34,7 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, in *input) (*prepa
 	if bad != nil {
 		return nil, bad
 	}
-	p := &prepared{reply: s.reply(m, &q.Options, from.id), options: &q.Options}
+	p := &prepared{reply: s.reply(m, &q.Options, from.ID), options: &q.Options}
 	if !in.memory.more(preparingPrompt * int64(len(q.Prompts)-preparingAny/preparingPrompt/2)) {
 		return nil, context.Cause(ctx)
 	}
@@ -83,7 +83,7 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, in *input) (*prepa
 }
 
 // textRequest makes the request of the engine for one prompt.
-func (s *Service) textRequest(m *Model, q *api.CompletionRequest, params sampler.Params, tokens []int32, from sender) (engine.Request, *api.Error) {
+func (s *Service) textRequest(m *Model, q *api.CompletionRequest, params sampler.Params, tokens []int32, from Sender) (engine.Request, *api.Error) {
 	r, bad := s.request(m, &q.Options, params, tokens, from)
 	if bad != nil {
 		return r, bad
@@ -111,7 +111,7 @@ func (s *Service) limits(ctx context.Context) api.Limits {
 
 // checkTexts refuses a request for reasons that can be found without tokenizing it: its
 // fields, the model and the settings.
-func (s *Service) checkTexts(ctx context.Context, m *Model, q *api.CompletionRequest, from *sender) error {
+func (s *Service) checkTexts(ctx context.Context, m *Model, q *api.CompletionRequest, from *Sender) error {
 	if err := m.admit(ctx, &q.Options, from); err != nil {
 		return err
 	}

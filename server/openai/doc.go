@@ -23,7 +23,10 @@
 //	answer    complete.go   the whole answer at the end, or
 //	          stream.go     server-sent events as tokens are generated
 //
-// An [answer] is the form of one of the two functions: chatAnswer and textAnswer. Its
+// A [Surface] (surface.go) is another interface that speaks of chats in its own words: its
+// requests become chat completions, and its answers are made of what those say.
+//
+// An [answer] is the form of one of the functions: chatAnswer, textAnswer and surfaceAnswer. Its
 // encoder writes the events of a stream. reasoning.go divides the text of a chat into
 // thoughts and content. transcript.go gathers an answer for package recording.
 //

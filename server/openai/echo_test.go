@@ -13,7 +13,7 @@ func TestEchoDoesNotKeepTheBody(t *testing.T) {
 	h.cfg.MaxEcho = 100
 	m := &Model{Names: []string{"tiny"}, Tokenizer: bundled(), Chat: bundledChat(t), MaxLen: 1000, VocabSize: vocabulary, Generation: Generation{EOS: endOfTurn}}
 	body := []byte(`{"prompt":["one","two"],"echo":true,"max_tokens":1}`)
-	p, err := h.prepareTexts(t.Context(), m, &input{body: body, from: sender{who: auth.Anonymous}})
+	p, err := h.prepareTexts(t.Context(), m, &input{body: body, from: Sender{Who: auth.Anonymous}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,13 +44,13 @@ func (s *Service) Classify(c *transport.Call) { s.pool(c, s.prepareClassify) }
 type decodeInputs = func(body []byte, lim api.Limits) (*api.EmbeddingRequest, *api.Error)
 
 // decodePooled reads the body of a request for vectors, and refuses what can be refused without tokenizing it.
-func (s *Service) decodePooled(ctx context.Context, m *Model, in *input, kind string, decode decodeInputs) (*api.EmbeddingRequest, sender, error) {
+func (s *Service) decodePooled(ctx context.Context, m *Model, in *input, kind string, decode decodeInputs) (*api.EmbeddingRequest, Sender, error) {
 	from := in.from
 	q, bad := decode(in.body, s.limits(ctx))
 	if bad != nil {
 		return nil, from, bad
 	}
-	if bad := m.admits(q.Model, from.who); bad != nil {
+	if bad := m.admits(q.Model, from.Who); bad != nil {
 		return nil, from, bad
 	}
 	if err := setID(&q.Options, &from); err != nil {
@@ -261,8 +261,8 @@ func (m *Model) pooledLimit(q *api.Options, side bool) (promptLimit, *api.Error)
 var poolings = [...]engine.Pooling{pooling.Last: engine.PoolLast, pooling.First: engine.PoolFirst, pooling.Mean: engine.PoolMean, pooling.Max: engine.PoolMax}
 
 // pooled makes the requests of the engine for inputs. Their answer is the caller's affair.
-func (s *Service) pooled(m *Model, q *api.Options, from sender, kind string, inputs []promptTokens) *pooled {
-	p := &pooled{kind: kind, id: from.id, requests: make([]engine.Request, len(inputs)), size: 512 + 6*int64(len(from.id)+len(m.Names[0]))}
+func (s *Service) pooled(m *Model, q *api.Options, from Sender, kind string, inputs []promptTokens) *pooled {
+	p := &pooled{kind: kind, id: from.ID, requests: make([]engine.Request, len(inputs)), size: 512 + 6*int64(len(from.ID)+len(m.Names[0]))}
 	if p.id == "" && q.RequestID == nil {
 		p.id = s.cfg.NewID()
 	}
@@ -273,7 +273,7 @@ func (s *Service) pooled(m *Model, q *api.Options, from sender, kind string, inp
 	for i, t := range inputs {
 		p.requests[i] = engine.Request{
 			Tokens: t.ids, Types: t.types, Pool: poolings[m.Pooling.Kind], Priority: int64(q.Priority),
-			Salt: s.salts.salt(from.who, from.project, salt), Sampling: sampler.DefaultParams(),
+			Salt: s.salts.salt(from.Who, from.Project, salt), Sampling: sampler.DefaultParams(),
 		}
 		p.prompt += len(t.ids)
 		p.size += preparingPrompt + 4*int64(len(t.types)) + engineSize(&p.requests[i], m.VocabSize) + 4*int64(m.Pooling.Hidden)

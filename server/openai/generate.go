@@ -47,7 +47,7 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	w.memory = newPreparing(s.http.Memory(), c.Tenant(), body, held, stop)
-	in := &input{body, sender{c.RequestID, c.Project, c.Who}, w.memory}
+	in := &input{body: body, from: Sender{c.RequestID, c.Project, c.Who}, memory: w.memory}
 	var bad error
 	turn := c.Turn()
 	turn.Size = len(body)
@@ -89,29 +89,38 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 // empty server.
 func (s *Service) fits(n int64) bool { return n+preparingAny <= s.http.Memory().Limit() }
 
+// failing answers with an error, in the form of the interface that was called.
+type failing func(c *transport.Call, err error) failure.Failure
+
 // generate prepares a request, submits it to the engine and answers with what that
 // generates.
 func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
+	s.generateFor(c, prepare, (*transport.Call).Fail)
+}
+
+// generateFor is generate for an interface that has a form of its own for errors.
+func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared], fail failing) {
 	s.track(c)
 	var h hints
 	h.read(&c.Request.Header) // the body may overwrite them
 	w, err := prepareBody(s, c, detached(prepare))
 	if err != nil {
-		c.Fail(err)
+		fail(c, err)
 		return
 	}
 	done, m := w.made, w.model
+	done.reply.fail = fail
 	if err := h.checkPrepared(c, m, done); err != nil {
 		w.memory.leave()
-		c.Fail(err)
+		fail(c, err)
 		return
 	}
 	if err := done.reserve(c, w.memory, m.VocabSize); err != nil {
-		c.Fail(err)
+		fail(c, err)
 		return
 	}
 	if err := s.constrain(c, m, done); err != nil {
-		c.Fail(err)
+		fail(c, err)
 		return
 	}
 	for i := range done.requests {
@@ -125,7 +134,7 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
 		done.reply.budget.close()
-		c.Fail(err)
+		fail(c, err)
 		return
 	}
 	c.Accepted(done.reply.meta.ID, done.reply.answer.promptTokens(), st)
@@ -137,6 +146,9 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 		}
 	}()
 	s.log.Debug(transport.LogSubmitted, "id", done.reply.meta.ID, "project", c.Project, "prompts", len(done.requests), "n", done.reply.n, "stream", done.reply.stream)
+	for _, h := range done.reply.headers {
+		c.Response.Header.Set(h.name, h.value)
+	}
 	if done.reply.stream {
 		s.stream(c, st, &done.reply)
 	} else {

@@ -27,20 +27,20 @@ type prepared struct {
 	given      string           // with a constraint: the beginning of the constrained text, which the choices continue
 }
 
-// sender is what the headers say about the sender of a request.
-type sender struct {
-	id      string // X-Request-Id
-	project string
-	who     *auth.Identity
+// Sender is what the headers say about the sender of a request.
+type Sender struct {
+	ID      string // X-Request-Id; "": none was sent
+	Project string // "<team>/<project>"; "": none
+	Who     *auth.Identity
 }
 
 // admit refuses a request that is not for this model, whose key is not for this model, or
-// whose id is too long. If the headers gave no id, it sets from.id to the one of the body.
-func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
+// whose id is too long. If the headers gave no id, it sets from.ID to the one of the body.
+func (m *Model) admit(ctx context.Context, q *api.Options, from *Sender) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if bad := m.admits(q.Model, from.who); bad != nil {
+	if bad := m.admits(q.Model, from.Who); bad != nil {
 		return bad
 	}
 	if m.Pooling != nil {
@@ -49,12 +49,12 @@ func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 	return setID(q, from)
 }
 
-// setID sets from.id to the one of the body if the headers gave none, and refuses one that is too long.
-func setID(q *api.Options, from *sender) error {
-	if from.id == "" && q.RequestID != nil {
-		from.id = *q.RequestID
+// setID sets from.ID to the one of the body if the headers gave none, and refuses one that is too long.
+func setID(q *api.Options, from *Sender) error {
+	if from.ID == "" && q.RequestID != nil {
+		from.ID = *q.RequestID
 	}
-	if len(from.id) > maxID {
+	if len(from.ID) > maxID {
 		return failure.BadRequest("request_id", "request_id has more than %d bytes.", maxID)
 	}
 	return nil
@@ -72,13 +72,13 @@ func (m *Model) admits(name string, who *auth.Identity) *api.Error {
 }
 
 // request makes the request of the engine for one prompt.
-func (s *Service) request(m *Model, q *api.Options, params sampler.Params, tokens []int32, from sender) (engine.Request, *api.Error) {
+func (s *Service) request(m *Model, q *api.Options, params sampler.Params, tokens []int32, from Sender) (engine.Request, *api.Error) {
 	most, bad := m.outputLimit(q, len(tokens))
 	if bad != nil {
 		return engine.Request{}, bad
 	}
 	if q.KVTransferParams != nil {
-		s.log.Debug("kv_transfer_params ignored: there is no connector", "id", from.id)
+		s.log.Debug("kv_transfer_params ignored: there is no connector", "id", from.ID)
 	}
 	r := engine.Request{
 		Tokens: tokens, N: q.N, Priority: int64(q.Priority),
@@ -93,7 +93,7 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
 	}
-	r.Salt = s.salts.salt(from.who, from.project, salt)
+	r.Salt = s.salts.salt(from.Who, from.Project, salt)
 	if n := q.PromptLogprobs; n != nil {
 		top := *n
 		if top < 0 {

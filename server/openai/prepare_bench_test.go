@@ -31,7 +31,7 @@ func BenchmarkPrepare(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := h.prepareChat(b.Context(), m, &input{body: body, from: sender{who: auth.Anonymous}})
+		p, err := h.prepareChat(b.Context(), m, &input{body: body, from: Sender{Who: auth.Anonymous}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -35,8 +35,10 @@ const (
 // input is a request that a worker prepares.
 type input struct {
 	body   []byte
-	from   sender
+	from   Sender
 	memory *preparing // nil: it is not counted
+
+	id func(request string) string // makes the id of an answer from that of its request; nil: api.ChatID
 }
 
 // preparingSize returns what preparing a body may take.
@@ -127,6 +129,22 @@ func (p *preparing) more(n int64) bool {
 		p.stop(memory.ErrFull)
 	}
 	return false
+}
+
+// translated makes sure that another body may be prepared in place of the one that was sent.
+func (p *preparing) translated(body []byte) bool {
+	if p == nil {
+		return true
+	}
+	n := preparingSize(body) + int64(len(body))
+	if !p.more(n) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.size += n
+	p.body += int64(len(body))
+	return true
 }
 
 // render makes sure that a template may make values of n bytes.

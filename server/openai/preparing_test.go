@@ -179,7 +179,7 @@ func (f *preparingFixture) prepareHostile(t *testing.T, h *hostile, account *mem
 	body := []byte(h.body)
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	in := &input{body, sender{who: auth.Anonymous}, newPreparing(account, "", body, 0, stop)}
+	in := &input{body: body, from: Sender{Who: auth.Anonymous}, memory: newPreparing(account, "", body, 0, stop)}
 	if err := in.memory.reserve(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestRetained(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			body := []byte(h.body)
 			before := testkit.Heap()
-			made, err := h.prepare(f, t.Context(), &input{body, sender{who: auth.Anonymous}, nil})
+			made, err := h.prepare(f, t.Context(), &input{body: body, from: Sender{Who: auth.Anonymous}})
 			if err != nil {
 				made = nil
 			}

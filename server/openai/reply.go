@@ -10,6 +10,7 @@ import (
 	"weir/api"
 	"weir/engine"
 	"weir/internal/memory"
+	"weir/server/failure"
 	"weir/tokenizer"
 )
 
@@ -33,7 +34,16 @@ type reply struct {
 	recorded *transcript         // nil: this answer is not recorded
 	memory   *memory.Reservation // what the answer may come to hold; nil: it is not counted
 	budget   *streamBudget       // of the unread events of a stream; nil: it is not one
+	fail     failing             // answers with an error
+	whole    bool                // the end of a stream repeats the whole answer
+	headers  []header            // of the response
 }
+
+// header is a header of a response.
+type header struct{ name, value string }
+
+// setHeader adds a header to the response.
+func (r *reply) setHeader(name, value string) { r.headers = append(r.headers, header{name, value}) }
 
 // An answer is the form of an answer, which is different for the two functions that
 // generate: chatAnswer and textAnswer.
@@ -53,8 +63,23 @@ type encoder interface {
 	open(dst []byte) ([]byte, bool)
 	// event appends an event of a choice, and reports whether it is the choice's last.
 	event(dst []byte, ev *engine.Event) (out []byte, last bool)
-	// usage appends the event with the usage of the whole answer.
-	usage(dst []byte) []byte
+	// end appends what follows the last choice.
+	end(dst []byte) []byte
+	// broken appends the events of an error that ends the stream.
+	broken(dst []byte, f failure.Failure) []byte
+	// form returns the content type of the stream, and what keeps a silent one open.
+	form() (contentType, heartbeat string)
+}
+
+// events is what the streams of the OpenAI interface have in common.
+type events struct{}
+
+func (events) form() (contentType, heartbeat string) {
+	return "text/event-stream; charset=utf-8", api.Heartbeat
+}
+
+func (events) broken(dst []byte, f failure.Failure) []byte {
+	return append(f.AppendEvent(dst), api.Done...)
 }
 
 // await takes the events that are due into ev, after waiting for the first of them. If ctx

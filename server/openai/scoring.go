@@ -44,7 +44,7 @@ func (s *Service) prepareScores(ctx context.Context, m *Model, in *input, decode
 	if bad != nil {
 		return nil, bad
 	}
-	if bad := m.admits(q.Model, from.who); bad != nil {
+	if bad := m.admits(q.Model, from.Who); bad != nil {
 		return nil, bad
 	}
 	if err := setID(&q.Options, &from); err != nil {

@@ -84,7 +84,7 @@ func (r *reply) size(q *engine.Request) int64 {
 		}
 	}
 	tokens := int64(q.Limits.MaxTokens)
-	if r.stream {
+	if r.stream && !r.whole {
 		tokens = min(tokens, int64(r.interval))
 		if tokens <= 1 {
 			return n

@@ -8,7 +8,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"weir/api"
 	"weir/engine"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -32,7 +31,7 @@ func (s *Service) stream(c *transport.Call, st *engine.Stream, r *reply) {
 	}
 	if err != nil {
 		b.release()
-		f := c.Fail(err)
+		f := r.fail(c, err)
 		s.recordFailure(c, r.recorded, f.Message)
 		return
 	}
@@ -42,7 +41,8 @@ func (s *Service) stream(c *transport.Call, st *engine.Stream, r *reply) {
 	h := &c.Response.Header
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no") // nginx
-	c.Stream("text/event-stream; charset=utf-8", b)
+	contentType, _ := b.enc.form()
+	c.Stream(contentType, b)
 }
 
 // failed returns the error that an event ends its choice with, or nil. An abort is an error
@@ -181,9 +181,10 @@ func (b *sse) ticks() <-chan time.Time {
 	return b.timer.C
 }
 
-// heartbeat appends a blank line.
+// heartbeat appends what keeps a silent stream open, such as a blank line.
 func (b *sse) heartbeat() {
-	b.buf = append(b.buf, api.Heartbeat...)
+	_, blank := b.enc.form()
+	b.buf = append(b.buf, blank...)
 	b.timer.Reset(b.s.cfg.Heartbeat)
 }
 
@@ -223,11 +224,8 @@ func (b *sse) event(ev *engine.Event) {
 
 // end appends what follows the last choice.
 func (b *sse) end() {
-	if b.r.usage {
-		b.buf = b.enc.usage(b.buf)
-	}
+	b.buf = b.enc.end(b.buf)
 	b.call.Settle()
-	b.buf = append(b.buf, api.Done...)
 	b.ended = true
 	b.s.record(b.call, b.r.recorded, b.st)
 }
@@ -238,7 +236,7 @@ func (b *sse) fail(err error) {
 	f := b.call.Failed(err)
 	b.call.Settle()
 	b.s.recordFailure(b.call, b.r.recorded, f.Message)
-	b.buf = append(f.AppendEvent(b.buf), api.Done...)
+	b.buf = b.enc.broken(b.buf, f)
 	b.ended = true
 }
 

@@ -85,6 +85,7 @@ func (t *textAnswer) encoder(r *reply, st *engine.Stream) encoder {
 
 // textEncoder writes a streaming answer.
 type textEncoder struct {
+	events
 	r   *reply
 	t   *textAnswer
 	st  *engine.Stream
@@ -143,6 +144,9 @@ func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	return dst, c.FinishReason != ""
 }
 
-func (e *textEncoder) usage(dst []byte) []byte {
-	return e.enc.AppendUsage(dst, api.Usage{Prompt: e.t.promptTokens(), Cached: e.st.Cached(), Completion: sum(e.chunks.used)})
+func (e *textEncoder) end(dst []byte) []byte {
+	if e.r.usage {
+		dst = e.enc.AppendUsage(dst, api.Usage{Prompt: e.t.promptTokens(), Cached: e.st.Cached(), Completion: sum(e.chunks.used)})
+	}
+	return append(dst, api.Done...)
 }

@@ -31,7 +31,7 @@ func (s *Service) tokenize(ctx context.Context, m *Model, in *input) ([]byte, er
 	if bad != nil {
 		return nil, bad
 	}
-	if bad := m.admits(q.Model, in.from.who); bad != nil {
+	if bad := m.admits(q.Model, in.from.Who); bad != nil {
 		return nil, bad
 	}
 	text := ""
@@ -85,7 +85,7 @@ func (s *Service) detokenize(ctx context.Context, m *Model, in *input) ([]byte, 
 	if bad != nil {
 		return nil, bad
 	}
-	if bad := m.admits(q.Model, in.from.who); bad != nil {
+	if bad := m.admits(q.Model, in.from.Who); bad != nil {
 		return nil, bad
 	}
 	tokens, outside := ids(q.Tokens, m.VocabSize)

@@ -8,7 +8,8 @@ import (
 // identify finds out who sent a request, by the credentials that its interface asks for:
 //
 //	OpenAI        "Authorization: Bearer <key>" or, as some front-ends send it,
-//	              "x-api-key: <key>" (docs/interface/chat-completions.md, section 1.4)
+//	              "x-api-key: <key>" (docs/interface/chat-completions.md, section 1.4);
+//	              Messages and Ollama the same
 //	Feedback      "Authorization: Basic" (docs/interface/feedback.md, F-3), for
 //	              spans of OpenTelemetry, "wandb-api-key: <key>" (docs/interface/weave.md, W-400)
 //	Trajectories  "Authorization: Bearer" (docs/interface/trajectories.md, T-3)
@@ -19,7 +20,7 @@ import (
 func (s *Server) identify(c *Call, r *Route) error {
 	header := &c.Request.Header
 	authorization := string(header.Peek("Authorization"))
-	if c.face == failure.OpenAI {
+	if c.face.Generates() {
 		xAPIKey := string(header.Peek("X-Api-Key"))
 		if c.Who = s.sender(r.Private, authorization, xAPIKey); c.Who == nil && r.Basic {
 			if scheme, username, secret := auth.Parse(authorization); scheme == auth.Basic {

@@ -35,6 +35,7 @@ type Call struct {
 	memory   *memory.Reservation // see Memory
 	body     body
 	bodyRead bool     // nothing of the body is left on the wire
+	answerID string   // X-Request-Id of the answer; "": it has none
 	streams  bool     // the answer goes on after the handler has returned
 	size     int      // of an answer that streams, if it is known before
 	atEnd    []func() // see AtEnd
@@ -177,6 +178,7 @@ func (c *Call) requestID() {
 	if id == "" {
 		id = RandomHex(16)
 	}
+	c.answerID = id
 	c.Response.Header.Set("X-Request-Id", id)
 }
 

@@ -32,6 +32,9 @@ func (c *Call) Failed(err error) failure.Failure {
 		err = context.Cause(c.ctx) // which says whether the client left or the server stops
 	}
 	f := s.failures.Of(c.face, err)
+	if c.face == failure.Messages {
+		f.RequestID = c.answerID
+	}
 	c.account.failure = f.Kind
 	if f.Reason == metrics.EngineFull {
 		c.account.tokens = nil // the engine has accepted it, and given its place away before it began

@@ -146,7 +146,7 @@ func (s *Server) route(c *Call) (r Route, found, guarded bool) {
 	if !found {
 		r.Name = noRoute
 	}
-	guarded = found && !r.Open || strings.HasPrefix(c.Target, "/v1") || c.face != failure.OpenAI
+	guarded = found && !r.Open || strings.HasPrefix(c.Target, "/v1") || !c.face.Generates()
 	if c.IsOptions() {
 		return r, found, guarded
 	}
@@ -183,7 +183,7 @@ func (c *Call) Verb() string {
 // function, as the framework that vLLM is written with does. It reports whether there is.
 func (s *Server) withoutSlash(c *Call) bool {
 	path, cut := strings.CutSuffix(c.Target, "/")
-	if !cut || c.face != failure.OpenAI {
+	if !cut || !c.face.Generates() {
 		return false
 	}
 	if _, found := s.router.Find(path); !found {
@@ -198,10 +198,10 @@ func (s *Server) withoutSlash(c *Call) bool {
 	return true
 }
 
-// project sets the project of a request of the OpenAI interface. In the
+// project sets the project of a request of an interface that generates. In the
 // other interfaces the project is a part of the request.
 func (s *Server) project(c *Call) error {
-	if c.face != failure.OpenAI {
+	if !c.face.Generates() {
 		return nil
 	}
 	header := &c.Request.Header

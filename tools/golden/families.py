@@ -6,11 +6,12 @@
 Writes for each family of FAMILIES, below the folder:
 
   NAME/config.json, model.safetensors   as transformers saves them, so with the tensors' names of the hub
-  NAME/golden.json                      prompt, log-probabilities of its tokens, 48 greedy tokens and theirs
+  NAME/golden.json                      prompt, log-probabilities of its tokens, 48 greedy tokens and theirs, and
+                                        some numbers of the hidden states after every layer
 
 All arithmetic is float32 on the CPU with eager attention. Every parameter is drawn. The script fails unless
 each kind of parameter, and each edit of the configuration that a family lists, moves a log-probability of the
-prompt by 0.05, so that a network without it would not pass.
+prompt by 0.05, so that a network without it would not pass, and unless 12 of the greedy tokens are distinct.
 """
 import copy
 import json
@@ -30,6 +31,8 @@ from families_list import FAMILIES
 PINNED = {"torch": "2.15.0", "transformers": "5.23.0"}
 GREEDY, PROMPT = 48, 60
 LEAST_MOVE = 0.05
+DISTINCT = 12
+COLUMNS = 8  # of a hidden state
 
 
 def build(spec):
@@ -117,6 +120,21 @@ def greedy(model, prompt):
     return tokens[len(prompt):]
 
 
+def layers(model, prompt):
+    """What each layer of the decoder hands on, at three positions of the prompt, in COLUMNS columns. None for a network of several streams."""
+    found = [m for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and n.endswith("layers") and len(m) == model.config.get_text_config().num_hidden_layers]
+    states = []
+    hooks = [layer.register_forward_hook(lambda module, given, out: states.append(out[0] if isinstance(out, tuple) else out)) for layer in found[0]]
+    logprobs(model, prompt)
+    for hook in hooks:
+        hook.remove()
+    if states[0].dim() != 3:
+        return None
+    positions = [1, len(prompt) // 2, len(prompt) - 1]
+    columns = [c * states[0].shape[-1] // COLUMNS for c in range(COLUMNS)]
+    return {"positions": positions, "columns": columns, "layers": [[[float(f"{x:.6g}") for x in s[0, p, columns].tolist()] for p in positions] for s in states]}
+
+
 def sharpen(model, spec, prompt):
     """Scales the last norm (or what is behind it) so that greedy tokens have probabilities between 0.2 and 0.5."""
     name = spec.get("final")
@@ -138,6 +156,21 @@ def moves(model, prompt, before):
     at = torch.arange(len(prompt) - 1)
     want = torch.tensor(prompt[1:])
     return float((after[at, want] - before[at, want]).abs().max())
+
+
+def steady(model, prompt):
+    """Whether no choice, of an expert or a position, is so close that rounding may turn it."""
+    before = logprobs(model, prompt)
+    table = model.get_input_embeddings().weight
+    kept, g = table.detach().clone(), torch.Generator().manual_seed(1)
+    moved = 0.0
+    for _ in range(4):
+        with torch.no_grad():
+            table.copy_(kept * (1 + 1e-6 * torch.randn(kept.shape, generator=g)))
+        moved = max(moved, moves(model, prompt, before))
+    with torch.no_grad():
+        table.copy_(kept)
+    return moved < 1e-3
 
 
 def check_parameters(model, spec, prompt):
@@ -204,7 +237,7 @@ def make(folder, name):
         rows = logprobs(model, prompt + tokens)
         best = rows[len(prompt) - 1:-1].topk(2, -1).values
         margin = float((best[:, 0] - best[:, 1]).min())
-        if margin > 2e-3 and len(set(tokens)) >= spec.get("distinct", 6):
+        if margin > 2e-3 and len(set(tokens)) >= DISTINCT and steady(model, prompt + tokens):
             break
     else:
         raise SystemExit(f"{name}: no seed has clear greedy tokens that vary")
@@ -253,7 +286,7 @@ def make(folder, name):
             all_lp[n - 1] = float(row[-1, tokens[n - len(prompt)]])
     (out / "golden.json").write_text(json.dumps({
         "prompt": prompt, "prompt_logprobs": [round(x, 7) for x in all_lp[:len(prompt) - 1]],
-        "greedy": tokens, "greedy_logprobs": [round(x, 7) for x in all_lp[len(prompt) - 1:]]}) + "\n")
+        "greedy": tokens, "greedy_logprobs": [round(x, 7) for x in all_lp[len(prompt) - 1:]], "hidden": layers(model, prompt)}) + "\n")
     size = sum(f.stat().st_size for f in out.iterdir())
     probability = best[:, 0].exp()
     print(f"{name}: seed {seed}, {size // 1024} KiB, {len(tensors)} tensors, {len(set(tokens))} greedy tokens, probability {probability.min():.2f} to {probability.max():.2f}, margin {margin:.2g}", flush=True)

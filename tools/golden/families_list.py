@@ -40,7 +40,7 @@ FAMILIES = {
         **MOE, **LINEAR, shared_expert_intermediate_size=28, head_dim=16, intermediate_size=...,
         layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"],
         rope_parameters=dict(ROPE, partial_rotary_factor=0.25, mrope_section=[1, 1, 0])), edits={"num_experts_per_tok": 3}),
-    "gemma2": dict(model_type="gemma2", architecture="Gemma2ForCausalLM", distinct=4, plus_one=True, plain_norm="no such", post=12.0, config=base(
+    "gemma2": dict(model_type="gemma2", architecture="Gemma2ForCausalLM", plus_one=True, plain_norm="no such", post=12.0, config=base(
         tie_word_embeddings=True, query_pre_attn_scalar=20, sliding_window=16, attn_logit_softcapping=2.0, final_logit_softcapping=20.0,
         layer_types=["sliding_attention", "full_attention"] * 2),
         edits={"attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 12, "sliding_window": 400}),
@@ -49,7 +49,7 @@ FAMILIES = {
         layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
         rope_parameters=dict(sliding_attention=dict(ROPE), full_attention=dict(rope_type="linear", factor=4.0, rope_theta=100000.0))),
         edits={"query_pre_attn_scalar": 12, "sliding_window": 400, "rope_parameters.full_attention.factor": 1.0}),
-    "gemma4": dict(model_type="gemma4_text", architecture="Gemma4ForCausalLM", distinct=4, post=20.0, config=base(
+    "gemma4": dict(model_type="gemma4_text", architecture="Gemma4ForCausalLM", post=20.0, config=base(
         tie_word_embeddings=True, sliding_window=16, hidden_size_per_layer_input=0, final_logit_softcapping=20.0, attention_k_eq_v=True, num_key_value_heads=2,
         global_head_dim=16, num_global_key_value_heads=1, layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"]),
         edits={"sliding_window": 400, "final_logit_softcapping": None}),
@@ -148,7 +148,7 @@ FAMILIES = {
         moe_layer_end_index=3, moe_layer_interval=1)),
     "hunyuan": dict(model_type="hunyuan_v1_dense", architecture="HunYuanDenseV1ForCausalLM", config=base(
         rope_parameters=dict(rope_type="dynamic", alpha=1000.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0, rope_theta=10000.0))),
-    "starcoder2": dict(model_type="starcoder2", architecture="Starcoder2ForCausalLM", gain=3.0, config=base(
+    "starcoder2": dict(model_type="starcoder2", seed=15, architecture="Starcoder2ForCausalLM", gain=3.0, config=base(
         rms_norm_eps=..., norm_epsilon=1e-5, head_dim=..., tie_word_embeddings=True, sliding_window=16), same=["k_proj.bias"], edits={"sliding_window": None}),
     "stablelm": dict(model_type="stablelm", architecture="StableLmForCausalLM", config=base(
         rms_norm_eps=..., layer_norm_eps=1e-5, head_dim=..., use_qkv_bias=True, qk_layernorm=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.4)), same=["k_proj.bias"]),
@@ -202,7 +202,7 @@ FAMILIES = {
     "glm": dict(model_type="glm", architecture="GlmForCausalLM", config=tiny(attention_bias=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
                 same=["k_proj.bias"], edits={"rope_parameters.partial_rotary_factor": 1.0}),
     "olmo": dict(model_type="olmo", architecture="OlmoForCausalLM", final="lm_head.weight", config=tiny(head_dim=..., rms_norm_eps=...)),
-    "gemma": dict(model_type="gemma", architecture="GemmaForCausalLM", plus_one=True, plain_norm="no such", gain=1.1, embed=0.1, distinct=4, config=tiny(tie_word_embeddings=True)),
+    "gemma": dict(model_type="gemma", architecture="GemmaForCausalLM", plus_one=True, plain_norm="no such", gain=1.1, embed=0.1, config=tiny(tie_word_embeddings=True)),
     "cohere": dict(model_type="cohere", architecture="CohereForCausalLM", gain=3.0, config=tiny(
         rms_norm_eps=..., layer_norm_eps=1e-5, head_dim=..., tie_word_embeddings=True, logit_scale=0.3, use_qk_norm=True), edits={"logit_scale": 0.6}),
     "internlm3": dict(model_type="internlm3", architecture="InternLM3ForCausalLM", cls="LlamaForCausalLM", config=tiny(attention_bias=True, mlp_bias=True), same=["k_proj.bias"]),
@@ -231,7 +231,7 @@ FAMILIES = {
         head_dim=..., num_hidden_layers=3, original_max_position_embeddings=40, max_position_embeddings=256,
         rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.7, original_max_position_embeddings=40,
                              short_factor=[1.0, 1.5], long_factor=[3.0, 9.0])), edits={"rope_parameters.long_factor": [1.0, 1.5]}),
-    "gemma3n": dict(model_type="gemma3n_text", architecture="Gemma3nForCausalLM", post=4.0, distinct=4, config=tiny(
+    "gemma3n": dict(model_type="gemma3n_text", architecture="Gemma3nForCausalLM", post=4.0, config=tiny(
         hidden_size=24, intermediate_size=[24, 24, 32, 24, 24], num_hidden_layers=5, tie_word_embeddings=True, sliding_window=16, final_logit_softcapping=20.0,
         vocab_size_per_layer_input=76, hidden_size_per_layer_input=8, num_kv_shared_layers=2, laurel_rank=6, activation_sparsity_pattern=[0.9, 0.6, 0.0, 0.0, 0.0],
         layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],

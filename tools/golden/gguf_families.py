@@ -123,12 +123,12 @@ def convert(source, checkpoint, tensors):
         return keys_of(reader), found
 
 
-def keys_of(reader):
-    """The metadata, [key, type, value], without those that say nothing about the network."""
+def keys_of(reader, tokenizer=False):
+    """The metadata, [key, type, value], without those that say nothing about the network, and perhaps without the tokenizer."""
     import gguf
     keys = []
     for name, field in reader.fields.items():
-        if name.startswith(("GGUF.", "tokenizer.")) and name != "tokenizer.ggml.eos_token_id":
+        if name.startswith("GGUF.") or name.startswith("tokenizer.") and not tokenizer and name != "tokenizer.ggml.eos_token_id":
             continue
         if name.startswith("general.") and name not in ("general.architecture", "general.type"):
             continue
@@ -230,11 +230,16 @@ def write(source, root, name):
     checkpoint = root / "families" / name
     tensors = load_file(checkpoint / "model.safetensors")
     keys, real = convert(source, checkpoint, tensors)
+    save(root / "gguf-families" / f"{name}.json", tensors, keys, real, lambda made: convert(source, checkpoint, made)[1])
+
+
+def save(path, tensors, keys, real, convert):
+    """Writes the description of a file with these metadata and tensors, by what the converter makes of other numbers in tensors."""
     numbered, begins = counting(tensors)
     sizes = {n: t.numel() for n, t in tensors.items()}
-    numbers = convert(source, checkpoint, numbered)[1]
-    zeros = convert(source, checkpoint, {n: torch.zeros_like(t, dtype=torch.float32) for n, t in tensors.items()})[1]
-    ones = convert(source, checkpoint, {n: torch.ones_like(t, dtype=torch.float32) for n, t in tensors.items()})[1]
+    numbers = convert(numbered)
+    zeros = convert({n: torch.zeros_like(t, dtype=torch.float32) for n, t in tensors.items()})
+    ones = convert({n: torch.ones_like(t, dtype=torch.float32) for n, t in tensors.items()})
     described, digest, far = [], hashlib.sha256(), 0.0
     for t, (shape, values) in real.items():
         d = describe(t, shape, numbers[t][1], zeros[t][1], ones[t][1], begins, sizes, values)
@@ -246,11 +251,10 @@ def write(source, root, name):
             far = max(far, float(off))
         digest.update(made.tobytes())
         described.append(d)
-    doc = {"keys": keys, "tensors": described, "sha256": digest.hexdigest()}
     lines = ",\n".join(json.dumps(d, separators=(",", ":")) for d in described)
-    (root / "gguf-families" / f"{name}.json").write_text('{"keys":[\n' + ",\n".join(json.dumps(k, separators=(",", ":")) for k in keys) + '\n],"tensors":[\n' + lines + f'\n],"sha256":"{doc["sha256"]}"}}\n')
+    path.write_text('{"keys":[\n' + ",\n".join(json.dumps(k, separators=(",", ":")) for k in keys) + '\n],"tensors":[\n' + lines + f'\n],"sha256":"{digest.hexdigest()}"}}\n')
     data = sum(len(d["data"]) // 2 for d in described if "data" in d)
-    print(name, "ok" if far == 0 else f"within {far:.1e}", f"{data} bytes as they are", (root / "gguf-families" / f"{name}.json").stat().st_size, flush=True)
+    print(path.stem, "ok" if far == 0 else f"within {far:.1e}", f"{data} bytes as they are", path.stat().st_size, flush=True)
 
 
 def main():

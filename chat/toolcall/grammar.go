@@ -1,0 +1,141 @@
+package toolcall
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"weir/internal/jsontext"
+)
+
+// ErrTool is wrapped by the errors of [Format.Grammar] that are about one tool: the format
+// cannot write its name, or its schema is not one of objects.
+var ErrTool = errors.New("toolcall: a tool cannot be called under a grammar")
+
+// ToolError is an error about one tool.
+type ToolError struct {
+	Name   string // of the tool
+	Reason string
+}
+
+func (e *ToolError) Error() string { return fmt.Sprintf("the tool %q %s", e.Name, e.Reason) }
+
+// Unwrap returns ErrTool.
+func (e *ToolError) Unwrap() error { return ErrTool }
+
+// node is a format of a structural tag.
+type node = map[string]any
+
+// Grammar returns a structural tag for what may follow the thoughts in an answer: only calls of
+// tools whose arguments obey their schemas, with Auto among any text. content is the structural
+// tag's format for an answer without calls, where a request constrains that; nil: any text. With
+// None there are no calls.
+//
+// A tool whose schema the compiler of grammars refuses can be loosened by the caller: without
+// Parameters, any object is allowed. The error is nil or a *ToolError.
+func (f *Format) Grammar(tools []Tool, choice Choice, content []byte) (tag []byte, err error) {
+	root, err := f.format(tools, choice, content)
+	if err != nil {
+		return nil, err
+	}
+	return jsontext.Encode(node{"type": "structural_tag", "format": root, "special_tokens": true})
+}
+
+func (f *Format) format(tools []Tool, choice Choice, content []byte) (node, error) {
+	var calls []node
+	for _, tool := range tools {
+		if choice.Mode == Function && tool.Name != choice.Name {
+			continue
+		}
+		call, err := f.call(tool)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, call)
+	}
+	parallel := choice.Parallel && choice.Mode != Function
+	switch {
+	case choice.Mode == None || len(calls) == 0:
+		if content != nil {
+			return f.given(content), nil
+		}
+		return node{"type": "any_text", "excludes": f.marks}, nil
+	case choice.Mode != Auto:
+		return sequence(lineBreaks, f.allCalls(calls, parallel)), nil
+	case content != nil:
+		return node{"type": "or", "elements": []any{f.given(content), sequence(lineBreaks, f.allCalls(calls, parallel))}}, nil
+	}
+	if f.section != "" {
+		calls = []node{f.allCalls(calls, parallel)}
+	}
+	return node{"type": "triggered_tags", "triggers": []string{f.trigger(tools[0])}, "tags": calls, "stop_after_first": !parallel}, nil
+}
+
+// trigger is the text after which a call of a tool has begun.
+func (f *Format) trigger(Tool) string { return f.marks[0] }
+
+// lineBreaks are what models write between their thoughts and a call.
+var lineBreaks = node{"type": "regex", "pattern": `\n{0,2}`}
+
+func sequence(elements ...any) node { return node{"type": "sequence", "elements": elements} }
+
+// given is the format of content that a request constrains.
+func (f *Format) given(content []byte) node {
+	var n node
+	if err := jsontext.Decode(content, &n); err != nil {
+		panic("toolcall: the format of the content is not JSON: " + err.Error())
+	}
+	return n
+}
+
+// allCalls is a section with one call or, with parallel, any number of calls.
+func (f *Format) allCalls(calls []node, parallel bool) node {
+	list := node{"type": "tags_with_separator", "tags": calls, "separator": f.between, "at_least_one": true, "stop_after_first": !parallel}
+	if f.section == "" {
+		return list
+	}
+	return node{"type": "tag", "begin": f.section, "content": list, "end": f.sectionEnd}
+}
+
+// call is the tag of a call of a tool.
+func (f *Format) call(tool Tool) (node, error) {
+	schema, err := objectSchema(tool)
+	if err != nil {
+		return nil, err
+	}
+	begin, end := f.before, f.after
+	if f.object {
+		name := string(jsontext.AppendString(nil, tool.Name))
+		begin += `{"` + f.nameKey + `": ` + name + `, "` + f.argumentsKey + `": `
+		end = "}" + end
+	} else {
+		if !properName([]byte(tool.Name)) || strings.Contains(tool.Name, strings.TrimSpace(f.colon)) {
+			return nil, &ToolError{tool.Name, "has a name that this model cannot write"}
+		}
+		begin += tool.Name + f.colon
+	}
+	return node{"type": "tag", "begin": begin, "end": end, "content": node{"type": "json_schema", "json_schema": schema}}, nil
+}
+
+// objectSchema is the schema of the arguments of a tool. Arguments are objects, so one without a
+// type gets this one.
+func objectSchema(tool Tool) (jsontext.RawMessage, error) {
+	v := jsontext.Trim(tool.Parameters)
+	if len(v) == 0 || string(v) == "null" || string(v) == "true" {
+		return jsontext.RawMessage(`{"type": "object"}`), nil
+	}
+	if v.Kind() != jsontext.Object {
+		return nil, &ToolError{tool.Name, "has parameters that are no JSON schema: use an object with type, properties and required"}
+	}
+	switch of := v.Member("type"); {
+	case of == nil:
+		typed := `{"type": "object"`
+		if !v.Empty() {
+			typed += ", "
+		}
+		return jsontext.RawMessage(typed + string(v[1:])), nil
+	case of.Kind() != jsontext.String || of.Text() != "object":
+		return nil, &ToolError{tool.Name, `has parameters that are not of type "object": arguments are objects`}
+	}
+	return jsontext.RawMessage(v), nil
+}

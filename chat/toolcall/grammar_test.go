@@ -1,0 +1,301 @@
+package toolcall
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"weir/grammar"
+)
+
+// compile compiles the grammar of a format, for a vocabulary of bytes.
+func compile(t testing.TB, f *Format, tools []Tool, choice Choice, content string) (*grammar.Grammar, error) {
+	t.Helper()
+	var given []byte
+	if content != "" {
+		given = []byte(content)
+	}
+	tag, err := f.Grammar(tools, choice, given)
+	if err != nil {
+		t.Fatalf("%s: %v", f.Name(), err)
+	}
+	return compiler(t).Compile(context.Background(), grammar.Spec{Kind: grammar.Tag, Schema: tag, Options: grammar.Options{Strict: true}})
+}
+
+const endToken = 256
+
+func compiler(t testing.TB) *grammar.Compiler {
+	t.Helper()
+	tokens := make([][]byte, 257)
+	for i := range 256 {
+		tokens[i] = []byte{byte(i)}
+	}
+	v, err := grammar.NewVocabulary(tokens, []int32{endToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := grammar.NewCompiler(v, grammar.DefaultConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func mustCompile(t testing.TB, f *Format, tools []Tool, choice Choice, content string) *grammar.Grammar {
+	t.Helper()
+	g, err := compile(t, f, tools, choice, content)
+	if err != nil {
+		t.Fatalf("%s: %v", f.Name(), err)
+	}
+	return g
+}
+
+// accepts reports how much of text the grammar takes, and whether it may end there.
+func accepts(g *grammar.Grammar, text string) (n int, whole bool) {
+	m := g.NewMatcher()
+	for i := range len(text) {
+		if !m.Accept(int32(text[i])) {
+			return i, false
+		}
+	}
+	return len(text), m.Accept(endToken)
+}
+
+// draw takes random legal tokens, and some more often than others, until the text ends. It begins
+// with a given text.
+func draw(g *grammar.Grammar, rng *rand.Rand, begin string) (string, bool) {
+	m := g.NewMatcher()
+	mask := make([]uint32, 9)
+	legal := func(tok int) bool { return mask[tok>>5]>>(tok&31)&1 == 1 }
+	text := []byte(begin)
+	for _, b := range text {
+		m.Accept(int32(b))
+	}
+	for i := range 4000 {
+		if m.Fill(mask) != nil {
+			return string(text), false
+		}
+		if legal(endToken) && (i > 300 || rng.IntN(3) == 0) {
+			return string(text), true
+		}
+		tok := rng.IntN(256)
+		for n := 0; !legal(tok) && n < 257; n++ {
+			tok = (tok + 1) % 257
+		}
+		if i > 150 || rng.IntN(3) == 0 {
+			for _, c := range []byte(`"}]0)'<`) {
+				if legal(int(c)) {
+					tok = int(c)
+					break
+				}
+			}
+		}
+		if tok == endToken {
+			return string(text), true
+		}
+		if !m.Accept(int32(tok)) {
+			return string(text), false
+		}
+		text = append(text, byte(tok))
+	}
+	return string(text), false
+}
+
+// TestGrammarAccepts: what a format's grammar accepts of calls that are written as the family's
+// template has them, and what it refuses.
+func TestGrammarAccepts(t *testing.T) {
+	for _, f := range formats {
+		one := written(f, Call{Name: "weather", Arguments: []byte(`{"city": "Köln", "days": 2}`)})
+		two := written(f, Call{Name: "weather", Arguments: []byte(`{"city": "Köln", "days": 2}`)}, Call{Name: "now", Arguments: []byte(`{}`)})
+		stranger := written(f, Call{Name: "other", Arguments: []byte(`{}`)})
+		wrong := written(f, Call{Name: "weather", Arguments: []byte(`{"days": 2}`)})
+		check := func(g *grammar.Grammar, what, text string, want bool) {
+			t.Helper()
+			if n, whole := accepts(g, text); whole != want {
+				t.Errorf("%s, %s: %q: %v, want %v (it goes on after %q)", f.Name(), what, text, whole, want, text[:n])
+			}
+		}
+		g := mustCompile(t, f, weather, Choice{Mode: Required, Parallel: true}, "")
+		check(g, "required", one, true)
+		check(g, "required", two, true)
+		check(g, "required", stranger, false)
+		check(g, "required", wrong, false)
+		check(g, "required", "Hello", false)
+		check(g, "required", "", false)
+		g = mustCompile(t, f, weather, Choice{Mode: Required}, "")
+		check(g, "required, one", one, true)
+		check(g, "required, one", two, false)
+		g = mustCompile(t, f, weather, Choice{Mode: Function, Name: "now", Parallel: true}, "")
+		check(g, "named", one, false)
+		check(g, "named", written(f, Call{Name: "now", Arguments: []byte(`{}`)}), true)
+		check(g, "named", two, false)
+		g = mustCompile(t, f, weather, Choice{Mode: Auto, Parallel: true}, "")
+		check(g, "auto", "Hello", true)
+		check(g, "auto", "", true)
+		check(g, "auto", "Let me see.\n"+one, true)
+		check(g, "auto", two, true)
+		check(g, "auto", stranger, !f.marked())
+		check(g, "auto", wrong, false)
+		g = mustCompile(t, f, weather, Choice{Mode: Auto}, "")
+		check(g, "auto, one", "Let me see.\n"+one, true)
+		check(g, "auto, one", two, false)
+		g = mustCompile(t, f, weather, Choice{Mode: Auto, Parallel: true}, `{"type": "regex", "pattern": "yes|no"}`)
+		check(g, "auto, constrained", "yes", true)
+		check(g, "auto, constrained", "maybe", false)
+		check(g, "auto, constrained", two, true)
+		g = mustCompile(t, f, weather, Choice{Mode: None}, "")
+		check(g, "none", "Hello", true)
+		check(g, "none", one, !f.marked())
+	}
+}
+
+// randomParameters draws a schema of arguments.
+func randomParameters(rng *rand.Rand, depth int) map[string]any {
+	properties, required := map[string]any{}, []string{}
+	for i := range rng.IntN(4) {
+		name := string([]byte{byte('a' + i)}) + []string{"", "_b", "C"}[rng.IntN(3)]
+		properties[name] = randomValue(rng, depth)
+		if rng.IntN(2) == 0 {
+			required = append(required, name)
+		}
+	}
+	s := map[string]any{"type": "object", "properties": properties, "required": required}
+	switch rng.IntN(4) {
+	case 0:
+		s["additionalProperties"] = false
+	case 1:
+		s["additionalProperties"] = randomValue(rng, 0)
+	}
+	return s
+}
+
+func randomValue(rng *rand.Rand, depth int) any {
+	n := 9
+	if depth > 0 {
+		n = 13
+	}
+	switch rng.IntN(n) {
+	case 0:
+		return map[string]any{"type": "integer", "minimum": rng.IntN(5)}
+	case 1:
+		return map[string]any{"type": "number"}
+	case 2:
+		return map[string]any{"type": "boolean"}
+	case 3:
+		return map[string]any{"type": "string", "maxLength": 5 + rng.IntN(20)}
+	case 4:
+		return map[string]any{"enum": []any{"a", "b c", 1, nil, true}[rng.IntN(2):]}
+	case 5:
+		return map[string]any{"type": []string{"string", "null"}}
+	case 6:
+		return map[string]any{"type": "string", "pattern": "^[a-z]{1,3}$"}
+	case 7:
+		return map[string]any{"type": "string"}
+	case 8:
+		return map[string]any{"type": "null"}
+	case 9:
+		return map[string]any{"type": "array", "items": randomValue(rng, depth-1), "maxItems": 3}
+	case 10:
+		return map[string]any{"anyOf": []any{randomValue(rng, depth-1), randomValue(rng, depth-1)}}
+	case 11:
+		return map[string]any{"type": "array"}
+	}
+	return randomParameters(rng, depth-1)
+}
+
+func validator(t testing.TB, schema []byte) *jsonschema.Schema {
+	t.Helper()
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("mem:///s.json", v); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("mem:///s.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestGrammarRandom: whatever a model that draws at random writes under the grammar, the parser
+// reads calls of the given tools out of it whose arguments obey their schemas, and nothing else
+// where nothing else is allowed.
+func TestGrammarRandom(t *testing.T) {
+	seeds := 1000
+	if testing.Short() {
+		seeds = 60
+	}
+	for _, f := range formats {
+		drawn, calls, refused, unfinished := 0, 0, 0, 0
+		for seed := range seeds {
+			rng := rand.New(rand.NewPCG(uint64(seed), 7))
+			var tools []Tool
+			valid := map[string]*jsonschema.Schema{}
+			for i := range 1 + rng.IntN(2) {
+				schema, err := json.Marshal(randomParameters(rng, 2))
+				if err != nil {
+					t.Fatal(err)
+				}
+				tool := Tool{Name: fmt.Sprintf("tool_%d", i), Parameters: schema}
+				tools, valid[tool.Name] = append(tools, tool), validator(t, schema)
+			}
+			choice := Choice{Mode: []Mode{Required, Function, Auto}[rng.IntN(3)], Name: "tool_0", Parallel: rng.IntN(2) == 0}
+			g, err := compile(t, f, tools, choice, "")
+			if errors.Is(err, grammar.ErrUnsupported) || errors.Is(err, grammar.ErrUnsatisfiable) {
+				refused++
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%s: %s: %v", f.Name(), tools, err)
+			}
+			for range 3 {
+				begin := ""
+				if choice.Mode == Auto && rng.IntN(4) > 0 {
+					begin = "Yes. " + f.trigger(tools[0])
+				}
+				text, done := draw(g, rng, begin)
+				if !done {
+					unfinished++
+					continue
+				}
+				drawn++
+				content, found := f.Split([]byte(text), tools)
+				calls += len(found)
+				if choice.Mode != Auto && (len(content) > 0 || len(found) == 0) || (!choice.Parallel || choice.Mode == Function) && len(found) > 1 {
+					t.Fatalf("%s, %+v: %q: content %q, calls %s", f.Name(), choice, text, content, shown(found))
+				}
+				for _, c := range found {
+					checkArguments(t, f, valid, text, c)
+				}
+			}
+		}
+		t.Logf("%s: %d texts with %d calls, %d schemas refused, %d texts without an end", f.Name(), drawn, calls, refused, unfinished)
+		if drawn < 2*seeds || calls < 2*seeds {
+			t.Errorf("%s: only %d texts with %d calls", f.Name(), drawn, calls)
+		}
+	}
+}
+
+func checkArguments(t *testing.T, f *Format, valid map[string]*jsonschema.Schema, text string, c Call) {
+	t.Helper()
+	schema := valid[c.Name]
+	if schema == nil || !c.Complete {
+		t.Fatalf("%s: %q: a call of %q, complete %v", f.Name(), text, c.Name, c.Complete)
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(c.Arguments)))
+	if err != nil {
+		t.Fatalf("%s: %q: %s: %v", f.Name(), text, c.Arguments, err)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Fatalf("%s: %q: %s: %v", f.Name(), text, c.Arguments, err)
+	}
+}

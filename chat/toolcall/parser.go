@@ -1,0 +1,227 @@
+package toolcall
+
+import "bytes"
+
+// Delta is a piece of an answer: either content, or a piece of a call.
+type Delta struct {
+	Text      []byte // content
+	Call      int    // the number of the call, from 0 on
+	Name      string // of the tool, with the first delta of a call
+	Arguments []byte // a piece of the JSON text of the arguments
+	End       bool   // the arguments are complete
+}
+
+// Call is a whole call.
+type Call struct {
+	Name      string
+	Arguments []byte // JSON
+	Complete  bool   // the output did not end within the call
+}
+
+// Parser reads the calls in one output, which may come in any pieces. It is made by
+// [Format.NewParser].
+type Parser struct {
+	f     *Format
+	tools []Tool
+	state state
+
+	held   []byte // of the text: what may become a call, with the white space before it
+	joined []byte // held and the piece after it
+	deltas []Delta
+
+	calls   int  // that have begun
+	wrote   bool // there has been content
+	after   bool // there was a call, and no content since
+	pending int  // while a long head waits: how long the text must be to be looked at again
+
+	nesting  nesting // of the arguments
+	inObject bool    // the object around the arguments has not ended
+}
+
+type state uint8
+
+const (
+	inText      state = iota
+	inArguments       // JSON, which is passed on as it is
+	inEnd             // after the arguments
+	inSection         // after a call in a section, where another one may follow
+)
+
+// NewParser returns a Parser for one output in which these tools may be called.
+func (f *Format) NewParser(tools []Tool) *Parser { return &Parser{f: f, tools: tools} }
+
+// Split reads a whole output. Its results are what the deltas of a Parser add up to.
+func (f *Format) Split(text []byte, tools []Tool) (content []byte, calls []Call) {
+	for _, d := range f.NewParser(tools).Next(text, true) {
+		if d.Text != nil {
+			content = append(content, d.Text...)
+			continue
+		}
+		if d.Name != "" {
+			calls = append(calls, Call{Name: d.Name})
+		}
+		c := &calls[d.Call]
+		c.Arguments = append(c.Arguments, d.Arguments...)
+		c.Complete = c.Complete || d.End
+	}
+	return content, calls
+}
+
+// Next takes the next piece of the output and returns what is certain now; with last, that is
+// all the rest. The result is valid until text changes or Next is called again.
+func (p *Parser) Next(text []byte, last bool) []Delta {
+	p.deltas = p.deltas[:0]
+	if len(p.held) > 0 {
+		p.joined = append(append(p.joined[:0], p.held...), text...)
+		text, p.held = p.joined, p.held[:0]
+	}
+	if p.pending > len(text) && !last {
+		p.held = append(p.held, text...)
+		return nil
+	}
+	p.pending = 0
+	for more := true; more; {
+		switch p.state {
+		case inText:
+			text, more = p.text(text, last)
+		case inArguments:
+			text, more = p.arguments(text)
+		case inEnd:
+			text, more = p.end(text, last)
+		case inSection:
+			text, more = p.section(text, last)
+		}
+	}
+	p.held = append(p.held, text...)
+	return p.deltas
+}
+
+// text takes content up to a call. What it returns is the rest, which is held back unless more
+// says that it is to be looked at again.
+func (p *Parser) text(text []byte, last bool) (rest []byte, more bool) {
+	at, size := first(p.f.marks, text)
+	if at < 0 {
+		end := len(text)
+		if !last {
+			end = len(bytes.TrimRight(text[:end-unfinished(p.f.marks, text)], blanks))
+		}
+		p.content(text[:end])
+		return text[end:], false
+	}
+	h, is := p.head(text[at:], true, last)
+	before := len(bytes.TrimRight(text[:at], blanks))
+	switch is {
+	case unclear:
+		p.content(text[:before])
+		p.wait(text[before:])
+		return text[before:], false
+	case not:
+		p.content(text[:at+size])
+		return text[at+size:], true
+	}
+	p.content(text[:before])
+	return p.begin(h, text[at:]), true
+}
+
+// wait makes a long text wait for a part of its length more, so that reading it again and again
+// takes no more than a time in proportion to its length.
+func (p *Parser) wait(text []byte) {
+	if len(text) > longHead {
+		p.pending = len(text) + len(text)/8
+	}
+}
+
+// longHead is the length of heads from which on they are not looked at with every piece.
+const longHead = 4 << 10
+
+// content returns text.
+func (p *Parser) content(text []byte) {
+	if p.after {
+		trimmed := bytes.TrimLeft(text, blanks)
+		if len(trimmed) == 0 {
+			return
+		}
+		if !p.wrote {
+			text = trimmed
+		}
+	}
+	if len(text) == 0 {
+		return
+	}
+	p.after, p.wrote = false, true
+	p.deltas = append(p.deltas, Delta{Text: text})
+}
+
+// begin begins a call whose head text begins with, and returns the rest.
+func (p *Parser) begin(h head, text []byte) (rest []byte) {
+	p.calls++
+	p.after, p.inObject = true, h.inObject
+	d := Delta{Call: p.calls - 1, Name: h.name}
+	if h.arguments != nil {
+		d.Arguments, d.End = h.arguments, true
+		p.state = inEnd
+	} else {
+		p.state, p.nesting = inArguments, nesting{}
+	}
+	p.deltas = append(p.deltas, d)
+	return text[h.n:]
+}
+
+// argument returns a piece of the arguments.
+func (p *Parser) argument(piece []byte, end bool) {
+	if last := &p.deltas; len(*last) > 0 {
+		if d := &(*last)[len(*last)-1]; d.Text == nil && d.Call == p.calls-1 && d.Arguments == nil && !d.End {
+			d.Arguments, d.End = piece, end
+			return
+		}
+	}
+	p.deltas = append(p.deltas, Delta{Call: p.calls - 1, Arguments: piece, End: end})
+}
+
+// arguments passes on the JSON of arguments.
+func (p *Parser) arguments(text []byte) (rest []byte, more bool) {
+	if len(text) == 0 {
+		return nil, false
+	}
+	n, end := p.nesting.read(text)
+	p.argument(text[:n], end)
+	if end {
+		p.state = inEnd
+	}
+	return text[n:], end
+}
+
+// end takes what follows the arguments of a call.
+func (p *Parser) end(text []byte, last bool) (rest []byte, more bool) {
+	n, is := p.tail(text, last)
+	if is == unclear {
+		p.wait(text)
+		return text, false
+	}
+	p.state = inText
+	if p.f.section != "" {
+		p.state = inSection
+	}
+	return text[n:], true
+}
+
+// section takes what follows a call in a section: another call, or the end of the section.
+func (p *Parser) section(text []byte, last bool) (rest []byte, more bool) {
+	c := &cursor{b: text, last: last}
+	if is := c.match(p.f.sectionEnd); is == unclear {
+		return text, false
+	} else if is == yes {
+		p.state = inText
+		return text[c.i:], true
+	}
+	h, is := p.head(text, false, last)
+	switch is {
+	case unclear:
+		p.wait(text)
+		return text, false
+	case yes:
+		return p.begin(h, text), true
+	}
+	p.state = inText
+	return text, true
+}

@@ -1,0 +1,407 @@
+package messagesapi
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"weir/api"
+	"weir/internal/jsontext"
+	"weir/server/failure"
+)
+
+// maxDepth bounds how deep a body may be nested, as api.DefaultLimits does for a chat.
+const maxDepth = 200
+
+// request is a body of POST /v1/messages. Raw values point into it, or into the thread that it
+// continues.
+type request struct {
+	fields map[string]api.Raw // given ones, by name
+
+	model     string
+	maxTokens int // 0: the client wants the prompt cached and no answer
+	stream    bool
+	system    string // "": none
+	turns     []turn
+	tools     tools
+	choice    choice
+	thinking  thinking
+	effort    string  // "": not given
+	schema    api.Raw // of the output; nil: none
+	thread    threadField
+	ignored   names
+}
+
+// choice is tool_choice.
+type choice struct {
+	kind     string // "auto", "any", "tool", "none"; "": not given
+	name     string // with kind "tool"
+	parallel bool
+}
+
+// thinking is the field of that name.
+type thinking struct {
+	kind   string // "enabled", "adaptive", "disabled", "between_tools"; "": not given
+	budget int    // 0: none
+	hidden bool   // thoughts are kept in the signature alone
+}
+
+// threadField is the field thread.
+type threadField struct {
+	kind     string // "create", "continue"; "": not given
+	previous string // id of the message that is continued
+}
+
+// known are the fields of a request. Those that are false are taken and have no effect, because
+// they ask for nothing that an answer would lack; any other field is named to the client.
+var known = map[string]bool{
+	"model": true, "messages": true, "max_tokens": true, "stream": true, "system": true, "tools": true, "tool_choice": true, "thinking": true,
+	"output_config": true, "output_format": true, "stop_sequences": true, "temperature": true, "top_p": true, "top_k": true, "metadata": true, "thread": true,
+	"compaction":    true,
+	"cache_control": false, "service_tier": false, "inference_geo": false, "speed": false, "diagnostics": false, "betas": false, "billing_policy": false,
+	"anthropic_version": false, "user_profile_id": false, "context_management": false,
+}
+
+// bad is the error about a field. Fields of elements are named as the vendor does: messages.0.content.
+func bad(path, format string, args ...any) *api.Error {
+	return failure.BadRequest("", "%s", path+": "+fmt.Sprintf(format, args...))
+}
+
+func wrongType(path, want string, v api.Raw) *api.Error {
+	return bad(path, "must be %s, not %s", want, kindOf(v))
+}
+
+func at(path string, i int) string { return path + "." + strconv.Itoa(i) }
+
+// readFields checks the syntax of a body and returns its members that are not null. Of members with
+// one name the last one counts.
+func readFields(body []byte) (map[string]api.Raw, error) {
+	if err := jsontext.Scan(body, maxDepth); err != nil {
+		return nil, failure.BadRequest("", "The body is not valid JSON: %v.", err)
+	}
+	top := jsontext.Trim(body)
+	if kindOf(top) != jsontext.Object {
+		return nil, failure.BadRequest("", "The body must be an object, not %s.", kindOf(top))
+	}
+	fields := make(map[string]api.Raw, 16)
+	for key, v := range top.Members() {
+		if v.Given() {
+			fields[string(key)] = v
+		} else {
+			delete(fields, string(key))
+		}
+	}
+	return fields, nil
+}
+
+// decode reads all fields but those of the conversation, which may be kept elsewhere: system, tools
+// and messages.
+func (q *request) decode(version string, counts bool) error {
+	for name := range q.fields {
+		if _, ok := known[name]; !ok {
+			q.ignored.add(name)
+		}
+	}
+	if q.fields["compaction"] != nil {
+		return bad("compaction", "is not supported; leave the field out and shorten the conversation in the client")
+	}
+	if err := q.decodePlain(counts); err != nil {
+		return err
+	}
+	if err := q.decodeChoice(); err != nil {
+		return err
+	}
+	if err := q.decodeThinking(); err != nil {
+		return err
+	}
+	if err := q.decodeOutput(); err != nil {
+		return err
+	}
+	if err := q.decodeThread(); err != nil {
+		return err
+	}
+	return q.checkVersion(version)
+}
+
+// decodePlain reads the fields that are one value.
+func (q *request) decodePlain(counts bool) (err error) {
+	if q.fields["model"] == nil {
+		return bad("model", "Field required")
+	}
+	if q.model, err = q.text("model"); err != nil {
+		return err
+	}
+	if v := q.fields["stream"]; v != nil {
+		if q.stream, err = boolean("stream", v); err != nil {
+			return err
+		}
+	}
+	if v := q.fields["max_tokens"]; v != nil {
+		if q.maxTokens, err = integer("max_tokens", v, 0); err != nil {
+			return err
+		}
+	} else if !counts {
+		return bad("max_tokens", "Field required")
+	}
+	if q.maxTokens == 0 && q.stream {
+		return bad("max_tokens", "must be at least 1 with stream; 0 asks for no answer")
+	}
+	return nil
+}
+
+func (q *request) text(name string) (string, error) {
+	v := q.fields[name]
+	if kindOf(v) != jsontext.String {
+		return "", wrongType(name, "a string", v)
+	}
+	return v.Text(), nil
+}
+
+func (q *request) decodeChoice() (err error) {
+	q.choice.parallel = true
+	v := q.fields["tool_choice"]
+	if v == nil {
+		return nil
+	}
+	if kindOf(v) != jsontext.Object {
+		return wrongType("tool_choice", "an object", v)
+	}
+	kind, name, single := v.Member("type"), v.Member("name"), v.Member("disable_parallel_tool_use")
+	if q.choice.kind, err = text("tool_choice.type", kind); err != nil {
+		return err
+	}
+	switch q.choice.kind {
+	case "auto", "any", "none":
+	case "tool":
+		if q.choice.name, err = text("tool_choice.name", name); err != nil {
+			return err
+		}
+	default:
+		return bad("tool_choice.type", "must be \"auto\", \"any\", \"tool\" or \"none\", got %q", clip(q.choice.kind))
+	}
+	if single.Given() {
+		on, err := boolean("tool_choice.disable_parallel_tool_use", single)
+		if err != nil {
+			return err
+		}
+		q.choice.parallel = !on
+	}
+	return nil
+}
+
+func (q *request) decodeThinking() (err error) {
+	v := q.fields["thinking"]
+	if v == nil {
+		return nil
+	}
+	if kindOf(v) != jsontext.Object {
+		return wrongType("thinking", "an object", v)
+	}
+	t := &q.thinking
+	if t.kind, err = text("thinking.type", v.Member("type")); err != nil {
+		return err
+	}
+	switch t.kind {
+	case "enabled":
+		// The vendor wants at least 1024, and less than max_tokens; agents send as many as max_tokens.
+		budget := v.Member("budget_tokens")
+		if !budget.Given() {
+			return bad("thinking.budget_tokens", "Field required")
+		}
+		if t.budget, err = integer("thinking.budget_tokens", budget, 1); err != nil {
+			return err
+		}
+	case "adaptive", "disabled", "between_tools":
+	default:
+		return bad("thinking.type", "must be \"enabled\", \"adaptive\", \"between_tools\" or \"disabled\", got %q", clip(t.kind))
+	}
+	if d := v.Member("display"); d.Given() {
+		display, err := text("thinking.display", d)
+		if err != nil {
+			return err
+		}
+		switch display {
+		case "omitted":
+			t.hidden = true
+		case "summarized", "updates":
+		default:
+			return bad("thinking.display", "must be \"summarized\", \"omitted\" or \"updates\", got %q", clip(display))
+		}
+	}
+	return nil
+}
+
+// decodeOutput reads output_config, and output_format, which was its format before.
+func (q *request) decodeOutput() (err error) {
+	format, path := q.fields["output_format"], "output_format"
+	if v := q.fields["output_config"]; v != nil {
+		if kindOf(v) != jsontext.Object {
+			return wrongType("output_config", "an object", v)
+		}
+		for key, value := range v.Members() {
+			switch string(key) {
+			case "effort":
+				if !value.Given() {
+					continue
+				}
+				if q.effort, err = text("output_config.effort", value); err != nil {
+					return err
+				}
+			case "format":
+				if value.Given() {
+					format, path = value, "output_config.format"
+				}
+			default:
+				if value.Given() {
+					q.ignored.add("output_config." + string(key))
+				}
+			}
+		}
+	}
+	switch q.effort {
+	case "", "low", "medium", "high", "xhigh", "max":
+	default:
+		return bad("output_config.effort", "must be \"low\", \"medium\", \"high\", \"xhigh\" or \"max\", got %q", clip(q.effort))
+	}
+	if format == nil {
+		return nil
+	}
+	if kindOf(format) != jsontext.Object {
+		return wrongType(path, "an object", format)
+	}
+	kind, err := text(path+".type", format.Member("type"))
+	if err != nil {
+		return err
+	}
+	if kind != "json_schema" {
+		return bad(path+".type", "must be \"json_schema\", got %q", clip(kind))
+	}
+	if q.schema = format.Member("schema"); q.schema == nil || kindOf(q.schema) != jsontext.Object {
+		return bad(path+".schema", "must be an object")
+	}
+	return nil
+}
+
+func (q *request) decodeThread() (err error) {
+	v := q.fields["thread"]
+	if v == nil {
+		return nil
+	}
+	if kindOf(v) != jsontext.Object {
+		return wrongType("thread", "an object", v)
+	}
+	t := &q.thread
+	if t.kind, err = text("thread.type", v.Member("type")); err != nil {
+		return err
+	}
+	switch t.kind {
+	case "create":
+	case "continue":
+		if t.previous, err = text("thread.previous_message_id", v.Member("previous_message_id")); err != nil {
+			return err
+		}
+	default:
+		return bad("thread.type", "must be \"create\" or \"continue\", got %q", clip(t.kind))
+	}
+	return nil
+}
+
+// withoutSampling is the first version of the interface that refuses the fields of sampling.
+const withoutSampling = "2026-10-21"
+
+// checkVersion refuses a version that is no date, and fields that a version does not have. A client
+// that names none gets the oldest.
+func (q *request) checkVersion(version string) error {
+	if version == "" {
+		return nil
+	}
+	if !isDate(version) {
+		return failure.BadRequest("", "anthropic-version: %q is not a valid version; it is a date such as 2023-06-01 or 2026-10-21.", clip(version))
+	}
+	if version < withoutSampling {
+		return nil
+	}
+	for _, name := range []string{"temperature", "top_p", "top_k"} {
+		if q.fields[name] != nil {
+			return bad(name, "is not supported with anthropic-version %s; leave it out, or send the version 2023-06-01", version)
+		}
+	}
+	return nil
+}
+
+func isDate(s string) bool {
+	if len(s) != len("2023-06-01") {
+		return false
+	}
+	for i, c := range []byte(s) {
+		if dash := i == 4 || i == 7; dash != (c == '-') || !dash && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// names are what of a request has no effect, each once.
+type names []string
+
+func (n *names) add(name string) {
+	for _, have := range *n {
+		if have == name {
+			return
+		}
+	}
+	if len(*n) < 64 { // the header has room for fewer
+		*n = append(*n, name)
+	}
+}
+
+func text(path string, v api.Raw) (string, error) {
+	if !v.Given() {
+		return "", bad(path, "Field required")
+	}
+	if kindOf(v) != jsontext.String {
+		return "", wrongType(path, "a string", v)
+	}
+	return v.Text(), nil
+}
+
+func boolean(path string, v api.Raw) (bool, error) {
+	if kindOf(v) != jsontext.Bool {
+		return false, wrongType(path, "a boolean", v)
+	}
+	return v[0] == 't', nil
+}
+
+// kindOf is the kind of a value, which may be absent.
+func kindOf(v api.Raw) jsontext.Kind {
+	if v == nil {
+		return jsontext.Null
+	}
+	return v.Kind()
+}
+
+// integer reads a whole number that is at least the given one. One beyond a billion counts as that.
+func integer(path string, v api.Raw, least int) (int, error) {
+	x, ok := 0.0, false
+	if kindOf(v) == jsontext.Number {
+		x, ok = v.Float()
+	}
+	switch {
+	case !ok:
+		return 0, wrongType(path, "an integer", v)
+	case x != float64(int64(min(max(x, -1e9), 1e9))) && x > -1e9 && x < 1e9:
+		return 0, bad(path, "must be an integer, got %s", clip(string(v)))
+	case x < float64(least):
+		return 0, bad(path, "must be at least %d, got %s", least, clip(string(v)))
+	}
+	return int(min(x, 1e9)), nil
+}
+
+// clip is a text of a client in a message, cut to a length that nobody minds.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "")
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

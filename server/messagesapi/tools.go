@@ -1,0 +1,168 @@
+package messagesapi
+
+import (
+	"strings"
+
+	"weir/api"
+	"weir/internal/jsontext"
+)
+
+// tool is a tool that the model may call. Values that were not given are nil.
+type tool struct {
+	name                        string
+	description, schema, strict api.Raw
+	deferred                    bool // the model sees it only where a result refers to it
+}
+
+// tools are those of a request, by name and in order.
+type tools struct {
+	list   []tool
+	byName map[string]int
+}
+
+func (t *tools) find(name string) *tool {
+	if i, ok := t.byName[name]; ok {
+		return &t.list[i]
+	}
+	return nil
+}
+
+// decodeTools reads the tools. Those that the vendor's server runs, or whose definition the vendor
+// keeps, cannot be offered to a model here, and are named to the client.
+func (q *request) decodeTools(v api.Raw) error {
+	if v == nil {
+		return nil
+	}
+	if kindOf(v) != jsontext.Array {
+		return wrongType("tools", "an array", v)
+	}
+	q.tools.byName = map[string]int{}
+	hosted := map[string]bool{}
+	for i, e := range v.Elements() {
+		path := at("tools", i)
+		if kindOf(e) != jsontext.Object {
+			return wrongType(path, "an object", e)
+		}
+		t, kind, err := decodeTool(path, e)
+		if err != nil {
+			return err
+		}
+		if kind != "custom" {
+			q.ignored.add("tools." + clip(kind))
+			hosted[t.name] = true
+			continue
+		}
+		if q.tools.find(t.name) != nil {
+			return bad(path+".name", "Tool names must be unique, and %q is there twice", clip(t.name))
+		}
+		q.tools.byName[t.name] = len(q.tools.list)
+		q.tools.list = append(q.tools.list, t)
+	}
+	return q.checkChoice(hosted)
+}
+
+// checkChoice refuses a choice that none of the tools can satisfy.
+func (q *request) checkChoice(hosted map[string]bool) error {
+	switch c := &q.choice; {
+	case c.kind == "tool" && q.tools.find(c.name) == nil && hosted[c.name]:
+		return bad("tool_choice.name", "%q is a tool that runs on the vendor's servers, which this server does not offer", clip(c.name))
+	case c.kind == "tool" && q.tools.find(c.name) == nil:
+		return bad("tool_choice.name", "there is no tool %q in tools", clip(c.name))
+	case c.kind == "any" && len(q.tools.list) == 0:
+		return bad("tool_choice", "\"any\" needs tools with a name and an input_schema in tools")
+	}
+	return nil
+}
+
+// decodeTool reads one tool and its type.
+func decodeTool(path string, v api.Raw) (t tool, kind string, err error) {
+	kind = "custom"
+	var name, deferred api.Raw
+	for key, value := range v.Members() {
+		if !value.Given() {
+			continue
+		}
+		switch string(key) {
+		case "type":
+			if kind, err = text(path+".type", value); err != nil {
+				return t, kind, err
+			}
+		case "name":
+			name = value
+		case "description":
+			t.description = value
+		case "input_schema":
+			t.schema = value
+		case "strict":
+			t.strict = value
+		case "defer_loading":
+			deferred = value
+		}
+	}
+	if kind != "custom" {
+		if kindOf(name) == jsontext.String {
+			t.name = name.Text()
+		}
+		return t, kind, nil
+	}
+	if t.name, err = text(path+".name", name); err != nil {
+		return t, kind, err
+	}
+	switch {
+	case t.name == "" || len(t.name) > 256:
+		return t, kind, bad(path+".name", "must have 1 to 256 bytes")
+	case t.description != nil && kindOf(t.description) != jsontext.String:
+		return t, kind, wrongType(path+".description", "a string", t.description)
+	case t.schema == nil:
+		return t, kind, bad(path+".input_schema", "Field required")
+	case kindOf(t.schema) != jsontext.Object:
+		return t, kind, wrongType(path+".input_schema", "an object", t.schema)
+	case t.strict != nil && kindOf(t.strict) != jsontext.Bool:
+		return t, kind, wrongType(path+".strict", "a boolean", t.strict)
+	}
+	if deferred != nil {
+		t.deferred, err = boolean(path+".defer_loading", deferred)
+	}
+	return t, kind, err
+}
+
+// appendJSON appends the definition in the form of a chat completion.
+func (t *tool) appendJSON(dst []byte) []byte {
+	dst = api.AppendString(append(dst, `{"type":"function","function":{"name":`...), t.name)
+	if t.description != nil {
+		dst = append(append(dst, `,"description":`...), t.description...)
+	}
+	dst = append(append(dst, `,"parameters":`...), t.schema...)
+	if t.strict != nil {
+		dst = append(append(dst, `,"strict":`...), t.strict...)
+	}
+	return append(dst, "}}"...)
+}
+
+// refer returns what the model sees in place of a reference to a tool: the definition where it is
+// the first one, and otherwise the name. A definition is so in a prompt once, however often a
+// client refers to it.
+func (c *conversation) refer(path, name string) (string, error) {
+	t := c.q.tools.find(name)
+	if t == nil {
+		return "", bad(path+".tool_name", "there is no tool %q in tools", clip(name))
+	}
+	if !t.deferred || c.shown[name] {
+		return name, nil
+	}
+	if c.shown == nil {
+		c.shown = map[string]bool{}
+	}
+	c.shown[name] = true
+	return string(t.appendJSON(nil)), nil
+}
+
+// hostedBlock reports whether blocks of this type are about tools that the vendor's servers run.
+// A conversation that was held there has them, and can go on without.
+func hostedBlock(kind string) bool {
+	switch kind {
+	case "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "container_upload", "fallback":
+		return true
+	}
+	return kind != "tool_result" && strings.HasSuffix(kind, "_tool_result")
+}
