@@ -159,7 +159,7 @@ func TestC10C11ModelComesAfterSchema(t *testing.T) {
 		t.Error("accepted")
 	}
 	// ... and what belongs to later stages waits until the model has been looked up.
-	for _, late := range []string{`"temperature":-1`, `"tool_choice":"auto"`, `"messages":[]`, `"messages":[{"role":"user","content":[{"type":"file"}]}]`, `"n":0`, `"n":99999`, `"logit_bias":{"x":1}`, `"structured_outputs":{"choice":[]}`} {
+	for _, late := range []string{`"temperature":-1`, `"tool_choice":"required"`, `"messages":[]`, `"messages":[{"role":"user","content":[{"type":"file"}]}]`, `"n":0`, `"n":99999`, `"logit_bias":{"x":1}`, `"structured_outputs":{"choice":[]}`} {
 		r, err := DecodeChat([]byte(with(`"model":"nope",`+late)), DefaultLimits())
 		if err != nil {
 			t.Errorf("%s: %v before the model was looked up", late, err)

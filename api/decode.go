@@ -75,6 +75,7 @@ func (r *ChatRequest) crossCheck(values []Raw) *Error {
 	if err := r.checkLogprobTokens(" to true"); err != nil {
 		return err
 	}
+	r.checkToolChoice(sent("tool_choice"))
 	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
 		return err
 	}
@@ -108,16 +109,6 @@ func decodeEffort(r *ChatRequest, v Raw, _ *Limits) (f *fault) {
 		return nil
 	}
 	return faultf("must be 'none', 'minimal', 'low', 'medium', 'high', 'xhigh' or 'max', got %s", clip(v))
-}
-
-func decodeToolChoice(r *ChatRequest, v Raw, _ *Limits) *fault {
-	if v.Kind() == jsontext.String {
-		r.ToolChoice = v.Text()
-	}
-	if r.ToolChoice != "none" {
-		r.badChoice = newError(causeToolChoice, "tool_choice must be \"none\": this server does not parse tool calls.", clip(v))
-	}
-	return nil
 }
 
 // decodeDocuments takes objects of any JSON values: the reference takes strings

@@ -1,6 +1,10 @@
 package api
 
-import "weir/internal/jsontext"
+import (
+	"slices"
+
+	"weir/internal/jsontext"
+)
 
 // decodeTools keeps the definitions in the form in which vLLM shows them to a template
 // (docs/interface/chat-completions.md, section 9.2), because a prompt depends on the order
@@ -26,6 +30,7 @@ func decodeTools(r *ChatRequest, v Raw, lim *Limits) *fault {
 			shown = append(shown, ',')
 		}
 		shown = t.append(shown)
+		r.Functions = append(r.Functions, t.function())
 	}
 	if shown != nil {
 		r.Tools = append(shown, ']')
@@ -106,6 +111,15 @@ func (t *tool) decodeFunction(v Raw) (f *fault) {
 	return f.in("defer_loading")
 }
 
+// function is the tool as its caller sees it.
+func (t *tool) function() Function {
+	f := Function{Name: t.name.Text(), Strict: t.strict != nil && *t.strict}
+	if t.parameters.Given() {
+		f.Parameters = t.parameters
+	}
+	return f
+}
+
 // given reads a boolean; nil: it is absent or null.
 func given(v Raw) (*bool, *fault) {
 	if !v.Given() {
@@ -142,4 +156,86 @@ func appendFlag(dst []byte, key string, b *bool) []byte {
 		return append(append(dst, key...), "true"...)
 	}
 	return append(append(dst, key...), "false"...)
+}
+
+// choiceModes are the values of tool_choice that are strings.
+var choiceModes = map[string]ChoiceMode{"none": ChoiceNone, "auto": ChoiceAuto, "required": ChoiceRequired}
+
+// decodeToolChoice reads tool_choice (docs/interface/chat-completions.md, section 9.2): a word,
+// {"type": "function", "function": {"name": ...}}, or {"type": "allowed_tools",
+// "allowed_tools": {"mode": ..., "tools": [...]}}. What is none of them is noted for
+// CheckPrompt.
+func decodeToolChoice(r *ChatRequest, v Raw, _ *Limits) *fault {
+	c, ok := toolChoice(v)
+	if !ok {
+		r.badChoice = newError(causeToolChoice, `tool_choice must be "none", "auto", "required" or {"type": "function", "function": {"name": "…"}}.`, clip(v))
+	}
+	c.Given = true
+	r.ToolChoice = c
+	return nil
+}
+
+func toolChoice(v Raw) (c ToolChoice, ok bool) {
+	if v.Kind() == jsontext.String {
+		c.Mode, ok = choiceModes[v.Text()]
+		return c, ok
+	}
+	switch stringOf(v.Member("type")) {
+	case "function":
+		c.Mode, c.Name = ChoiceFunction, functionName(v)
+		return c, c.Name != ""
+	case "allowed_tools":
+		return allowedTools(v.Member("allowed_tools"))
+	}
+	return c, false
+}
+
+// allowedTools reads the tools that a request allows of those that it shows to the model.
+func allowedTools(v Raw) (c ToolChoice, ok bool) {
+	tools := v.Member("tools")
+	if tools == nil || tools.Kind() != jsontext.Array {
+		return c, false
+	}
+	c.Only = []string{}
+	for _, e := range tools.Elements() {
+		name := functionName(e)
+		if name == "" {
+			return c, false
+		}
+		c.Only = append(c.Only, name)
+	}
+	c.Mode, ok = choiceModes[stringOf(v.Member("mode"))]
+	return c, ok && c.Mode != ChoiceNone
+}
+
+// functionName is the name in {"type": "function", "function": {"name": ...}}; "": there is none.
+func functionName(v Raw) string { return stringOf(v.Member("function").Member("name")) }
+
+// stringOf is v if that is a string, else "".
+func stringOf(v Raw) string {
+	if v == nil || v.Kind() != jsontext.String {
+		return ""
+	}
+	return v.Text()
+}
+
+// checkToolChoice notes a tool_choice that does not fit the tools, and fills in the one of a
+// request that gives none.
+func (r *ChatRequest) checkToolChoice(sent Raw) {
+	c := &r.ToolChoice
+	has := func(name string) bool {
+		return slices.ContainsFunc(r.Functions, func(f Function) bool { return f.Name == name })
+	}
+	missing := func(name string) bool { return !has(name) }
+	switch {
+	case r.badChoice != nil:
+	case len(r.Functions) == 0 && c.Mode > ChoiceAuto:
+		r.badChoice = newError(causeToolChoice, "When using `tool_choice`, `tools` must be set.", clip(sent))
+	case len(r.Functions) == 0:
+		c.Mode = ChoiceNone
+	case !c.Given:
+		c.Mode = ChoiceAuto
+	case c.Mode == ChoiceFunction && missing(c.Name), slices.ContainsFunc(c.Only, missing):
+		r.badChoice = newError(causeToolChoice, "The tool specified in `tool_choice` does not match any of the specified `tools`.", clip(sent))
+	}
 }

@@ -1,9 +1,6 @@
 package api
 
 import (
-	"encoding/base64"
-	"encoding/binary"
-	"math"
 	"slices"
 	"strconv"
 )
@@ -14,11 +11,11 @@ import (
 type EmbeddingRequest struct {
 	ChatRequest              // of it what makes a prompt; the chat form alone has messages
 	Inputs      []TextPrompt // at least one, none empty; nil: the chat form
-	Base64      bool         // encoding_format
-	Dimensions  *int         // at least 1; nil: all
-	Raw         bool         // no normalization, or no activation
-	Task        string       // of /pooling; "": what the model is for
-	Side        bool         // truncation_side was given, so that the tokens around a text are cut like others
+	Encoding    VectorEncoding
+	Dimensions  *int   // at least 1; nil: all
+	Raw         bool   // no normalization, or no activation
+	Task        string // of /pooling; "": what the model is for
+	Side        bool   // truncation_side was given, so that the tokens around a text are cut like others
 }
 
 // inputFields are those that all three functions have.
@@ -38,8 +35,8 @@ var embeddingFields = slices.Concat(inputFields, []field[*EmbeddingRequest]{
 		}
 		return f
 	}},
-	{"embed_dtype", nullable, onlyText("float32")},
-	{"endianness", nullable, onlyText("native", "little")},
+	{"embed_dtype", nullable, decodeNumberType},
+	{"endianness", nullable, decodeEndianness},
 })
 
 var poolingFields = slices.Concat(embeddingFields, []field[*EmbeddingRequest]{
@@ -60,29 +57,6 @@ func decodeActivation(r *EmbeddingRequest, v Raw, _ *Limits) *fault {
 	on, f := boolean(v)
 	r.Raw = !on
 	return f
-}
-
-// onlyText is a field that may have one of these values, which all mean what the server does.
-func onlyText(values ...string) func(*EmbeddingRequest, Raw, *Limits) *fault {
-	return func(_ *EmbeddingRequest, v Raw, _ *Limits) *fault {
-		s, f := text(v)
-		if f == nil && !slices.Contains(values, s) {
-			f = faultf("must be '%s', got %s", values[0], clip(v))
-		}
-		return f
-	}
-}
-
-func decodeEncodingFormat(r *EmbeddingRequest, v Raw, _ *Limits) *fault {
-	s, f := text(v)
-	switch {
-	case f != nil:
-		return f
-	case s != "float" && s != "base64":
-		return faultf("must be 'float' or 'base64', got %s", clip(v))
-	}
-	r.Base64 = s == "base64"
-	return nil
 }
 
 // decodeInputs reads what /v1/completions calls prompts.
@@ -149,10 +123,11 @@ func ErrDimensions(n int, text string) *Error { return newError(causeDimensions,
 // Embeddings is the answer of POST /v1/embeddings and of POST /pooling.
 type Embeddings struct {
 	Meta
-	Pooling bool // that of /pooling, which has other names
-	Base64  bool
-	Vectors [][]float32 // one for each input
-	Prompt  int         // tokens
+	Pooling  bool // that of /pooling, which has other names
+	Encoding VectorEncoding
+	Vectors  [][]float32 // one for each input
+	Columns  int         // of each of the vectors that Vectors have one after the other for each input; 0: they have one
+	Prompt   int         // tokens
 }
 
 // Size returns the number of bytes that the answer takes at most.
@@ -160,6 +135,9 @@ func (e *Embeddings) Size() int {
 	n := e.Meta.listSize()
 	for _, v := range e.Vectors {
 		n += 64 + len(v)*FloatSize
+		if e.Columns > 0 {
+			n += 3 * len(v) / e.Columns
+		}
 	}
 	return n
 }
@@ -167,7 +145,7 @@ func (e *Embeddings) Size() int {
 // FloatSize is the length of the longest float32 in decimal digits, with a comma: -1.1754944e-38.
 const FloatSize = 15
 
-// AppendEmbeddings appends the body of the answer.
+// AppendEmbeddings appends the body of an answer that is JSON.
 func AppendEmbeddings(dst []byte, e *Embeddings) []byte {
 	object, member := "embedding", "embedding"
 	if e.Pooling {
@@ -179,9 +157,12 @@ func AppendEmbeddings(dst []byte, e *Embeddings) []byte {
 		dst = append(dst, `,"`...)
 		dst = append(dst, member...)
 		dst = append(dst, `":`...)
-		if e.Base64 {
-			dst = appendBase64(dst, v)
-		} else {
+		switch {
+		case e.Encoding.Format == Base64Vectors:
+			dst = e.Encoding.appendBase64(dst, v)
+		case e.Columns > 0:
+			dst = appendRows(dst, v, e.Columns)
+		default:
 			dst = appendFloats(dst, v)
 		}
 		dst = append(dst, '}')
@@ -243,22 +224,19 @@ func appendFloats(dst []byte, v []float32) []byte {
 	return append(dst, ']')
 }
 
+// appendRows writes a list of vectors of so many components.
+func appendRows(dst []byte, v []float32, columns int) []byte {
+	dst = append(dst, '[')
+	for i := 0; i < len(v); i += columns {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendFloats(dst, v[i:i+columns])
+	}
+	return append(dst, ']')
+}
+
 // appendFloat writes the shortest digits that give the same float32 back.
 func appendFloat(dst []byte, x float32) []byte {
 	return strconv.AppendFloat(dst, float64(x), 'g', -1, 32)
-}
-
-// appendBase64 writes the bytes of v, little-endian.
-func appendBase64(dst []byte, v []float32) []byte {
-	var b [4 * 48]byte // 48 components are 64 digits without padding
-	dst = append(dst, '"')
-	for len(v) > 0 {
-		n := min(len(v), len(b)/4)
-		for i, x := range v[:n] {
-			binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(x))
-		}
-		dst = base64.StdEncoding.AppendEncode(dst, b[:4*n])
-		v = v[n:]
-	}
-	return append(dst, '"')
 }

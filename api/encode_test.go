@@ -62,6 +62,9 @@ var responses = []struct {
 	{"reasoning-both", meta, Form{Reasoning: ReasoningBoth}, Response{Choices: []Choice{{Role: "assistant", Content: ptr("x"), Reasoning: ptr("hm"), FinishReason: FinishAbort}}}},
 	{"warnings", meta, Form{Warnings: []string{"one \"w\"\n", "two"}}, Response{Choices: []Choice{{Role: "assistant", Content: ptr("x"), FinishReason: FinishStop}}}},
 	{"no-choice", meta, Form{TokenIDs: true}, Response{HasPromptLogprobs: true}},
+	{"calls", meta, Form{}, Response{
+		Choices: []Choice{{Role: "assistant", FinishReason: FinishCalls, Calls: []AnswerCall{{"call_1", "f", `{"a": "\u00e9"}`}, {"call_2", "g", "{}"}}}},
+	}},
 }
 
 func TestResponses(t *testing.T) {
@@ -141,6 +144,12 @@ func transcripts() []transcript {
 			return s.AppendChunk(b, &Chunk{NoContent: true, Finish: FinishStop})
 		})
 	}
+	add("calls", true, "Hi", Form{}, func(s *Stream, b []byte) []byte {
+		b = s.AppendRole(b, 0, "assistant", nil, u(0))
+		b = s.AppendChunk(b, &Chunk{Content: "Hi", Calls: []CallDelta{{ID: "call_1", Name: "f", Arguments: []byte(`{"a":`)}}})
+		b = s.AppendChunk(b, &Chunk{NoContent: true, Calls: []CallDelta{{Arguments: []byte(`"\u00e9"}`), End: true}, {Index: 1, ID: "call_2", Name: "g"}}})
+		return s.AppendChunk(b, &Chunk{NoContent: true, Finish: FinishCalls})
+	})
 	add("warnings", true, "ab", Form{Warnings: []string{"one \"w\"\n", "two"}}, func(s *Stream, b []byte) []byte {
 		b = s.AppendRole(b, 0, "assistant", nil, u(0))
 		b = s.AppendRole(b, 1, "assistant", nil, u(0))

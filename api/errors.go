@@ -103,6 +103,7 @@ const (
 	causePrompt
 	causeModel
 	causeToolChoice
+	causeTools
 	causeTemplate
 	causeMessages
 	causePart
@@ -152,7 +153,8 @@ var errorTable = [numCauses]ErrorRow{
 	causeSchemaMissing:     {"json-schema-missing", 5, 400, TypeBadBody, "response_format", "type json_schema without the field json_schema"},
 	causePrompt:            {"prompt", 5, 400, TypeBadBody, "prompt", "no prompt, an empty one, or more prompts and choices than the server takes"},
 	causeModel:             {"model-not-found", 6, 404, TypeNotFound, "model", "the model is not served here"},
-	causeToolChoice:        {"tool-choice", 8, 400, TypeBadRequest, "tool_choice", "anything but \"none\""},
+	causeToolChoice:        {"tool-choice", 8, 400, TypeBadRequest, "tool_choice", "neither \"none\", \"auto\", \"required\" nor a function or a list of allowed tools, without tools, or of a tool that is not among them; \"required\" or a function for a model whose form of calls is not known"},
+	causeTools:             {"tools", 12, 400, TypeBadRequest, "tools", "a tool that is strict, or that has to be called, with parameters that cannot be kept"},
 	causeTemplate:          {"template", 10, 400, TypeBadRequest, "", "there is no chat template, or the server does not trust the one in the request; it failed or refused the messages; with continue_final_message, the rendering lacks the message"},
 	causeMessages:          {"messages", 10, 400, TypeBadRequest, "", "no message, an unusable content part or tool call"},
 	causePart:              {"part-not-implemented", 10, 501, TypeNotImpl, "", "a content part of type file"},

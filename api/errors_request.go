@@ -38,6 +38,21 @@ func ErrPriority(priority int) *Error {
 // ErrPermission says what the key may not do.
 func ErrPermission(text string) *Error { return newError(causePermission, text, nil) }
 
+// ErrUnknownCalls answers a request that demands a call of a tool from a model of which it is
+// not known how it writes one.
+func ErrUnknownCalls() *Error {
+	return newError(causeToolChoice, `The form in which this model calls tools is not known, so that it cannot be made to call one: use tool_choice "auto" or "none", or name the form with the server's flag --tool-call-parser.`, nil)
+}
+
+// ErrTools refuses tools that cannot be called under the constraint that the request asks for;
+// reason says why.
+func ErrTools(reason string) *Error { return newError(causeTools, "tools: "+reason, nil) }
+
+// ErrTool is ErrTools about one of them.
+func ErrTool(name, reason string) *Error {
+	return ErrTools("the tool " + string(AppendString(nil, clipName(name))) + " " + reason)
+}
+
 // ErrTooLarge answers a body of more than limit bytes.
 func ErrTooLarge(limit int) *Error {
 	return newError(causeTooLarge, fmt.Sprintf("Request body too large (limit %d bytes).", limit), nil)

@@ -80,7 +80,6 @@ type ChatRequest struct {
 	ReturnPromptText bool // what the prompt was rendered to
 
 	// The prompt.
-	ToolChoice           string // "none", "auto", "required"; "": absent, or an object
 	Tools                Raw    // array of tool definitions as a template sees them; nil: none
 	ReasoningEffort      string // "none", "minimal", "low", "medium", "high", "xhigh", "max"; "": not given
 	AddGenerationPrompt  bool
@@ -89,9 +88,12 @@ type ChatRequest struct {
 	ChatTemplate         *string
 	ChatTemplateKwargs   Raw // object as sent; nil: none
 
-	// Accepted for what may read them; nothing here does.
-	ParallelToolCalls bool
-	MMProcessorKwargs Raw // object as sent; nil: none
+	// Calls of tools.
+	Functions         []Function // of Tools
+	ToolChoice        ToolChoice
+	ParallelToolCalls bool // an answer may have more than one call
+
+	MMProcessorKwargs Raw // object as sent; nil: none. Accepted, and nothing here reads it.
 
 	badChoice, badMessages *Error // for CheckPrompt: tool_choice, messages
 }
@@ -162,11 +164,29 @@ func (r *ChatRequest) HasTemplate() bool {
 	return r.ChatTemplate != nil || r.ChatTemplateKwargs.Member("chat_template").Given()
 }
 
-// AllowAuto makes CheckPrompt accept tool_choice "auto".
-func (r *ChatRequest) AllowAuto() {
-	if r.ToolChoice == "auto" {
-		r.badChoice = nil
-	}
+// Function is a tool that the model may call.
+type Function struct {
+	Name       string
+	Parameters Raw  // JSON schema, an object; nil: none, any object
+	Strict     bool // the arguments have to obey the schema
+}
+
+// ChoiceMode says whether tools are called.
+type ChoiceMode uint8
+
+const (
+	ChoiceNone     ChoiceMode = iota // no tool
+	ChoiceAuto                       // as the model likes
+	ChoiceRequired                   // at least one
+	ChoiceFunction                   // the one that ToolChoice names
+)
+
+// ToolChoice is what a request says of calls. Without tools its mode is none.
+type ToolChoice struct {
+	Mode  ChoiceMode
+	Given bool     // the request says so itself
+	Name  string   // of ChoiceFunction
+	Only  []string // the tools that may be called; nil: all
 }
 
 // HasMedia reports whether a message has an image, audio or video part.

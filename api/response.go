@@ -127,6 +127,7 @@ const (
 	FinishLength     = "length"
 	FinishRepetition = "repetition"
 	FinishAbort      = "abort"
+	FinishCalls      = "tool_calls"
 
 	RepetitionDetected = "repetition_detected"
 )

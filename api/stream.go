@@ -1,6 +1,9 @@
 package api
 
-import "strconv"
+import (
+	"strconv"
+	"unsafe"
+)
 
 const (
 	// Done ends every stream, also one that failed.
@@ -42,6 +45,7 @@ type Chunk struct {
 	Content   string
 	Reasoning string // "": no such key; never null, which some clients read as "no content"
 	NoContent bool   // leave the key content out: the text is all reasoning, or a parser swallowed it
+	Calls     []CallDelta
 
 	Logprobs    []Logprob
 	HasLogprobs bool    // false: logprobs is null
@@ -127,6 +131,12 @@ func (s *Stream) AppendChunk(dst []byte, c *Chunk) []byte {
 }
 
 func (s *Stream) appendDelta(dst []byte, c *Chunk) []byte {
+	if len(c.Calls) > 0 {
+		dst = appendCallDeltas(dst, c.Calls)
+		if !c.NoContent || c.Reasoning != "" {
+			dst = append(dst, ',')
+		}
+	}
 	if !c.NoContent {
 		dst = append(dst, `"content":`...)
 		dst = AppendString(dst, c.Content)
@@ -157,4 +167,28 @@ func (s *Stream) AppendUsage(dst []byte, u Usage) []byte {
 	dst = append(dst, `],"usage":`...)
 	dst = s.form.appendUsage(dst, u, streamUsage)
 	return append(dst, "}\n\n"...)
+}
+
+// appendCallDeltas appends the member tool_calls. Clients tell calls apart by their index, and
+// some take a piece without an id for the rest of the call before it.
+func appendCallDeltas(dst []byte, calls []CallDelta) []byte {
+	dst = append(dst, `"tool_calls":[`...)
+	for i := range calls {
+		c := &calls[i]
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"index":`...)
+		dst = strconv.AppendInt(dst, int64(c.Index), 10)
+		if c.Name == "" {
+			dst = append(dst, `,"function":{"arguments":`...)
+		} else {
+			dst = AppendString(append(dst, `,"id":`...), c.ID)
+			dst = AppendString(append(dst, `,"type":"function","function":{"name":`...), c.Name)
+			dst = append(dst, `,"arguments":`...)
+		}
+		dst = AppendString(dst, unsafe.String(unsafe.SliceData(c.Arguments), len(c.Arguments)))
+		dst = append(dst, "}}"...)
+	}
+	return append(dst, ']')
 }

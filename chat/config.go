@@ -9,6 +9,7 @@ import (
 	"weir/api"
 	"weir/chat/jinja"
 	"weir/chat/reasoning"
+	"weir/chat/toolcall"
 )
 
 // Template is one of a model's chat templates.
@@ -66,6 +67,9 @@ type Config struct {
 	ContentFormat ContentFormat
 	// Reasoning says how the model's thoughts are recognized. Default reasoning.Auto.
 	Reasoning reasoning.Kind
+	// Calls is the form in which the model writes calls of tools. Default nil: that of the
+	// template that makes the prompt.
+	Calls *toolcall.Format
 	// ThinkSuffix is what think tags have before their ">" in the vocabulary (reasoning.Suffix).
 	ThinkSuffix string
 	// ResponseRole is the role of the message that a generation prompt begins. Default

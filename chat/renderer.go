@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"weir/api"
 	"weir/chat/jinja"
 	"weir/chat/reasoning"
+	"weir/chat/toolcall"
 	"weir/internal/memory"
 )
 
@@ -23,9 +25,10 @@ type Renderer struct {
 // compiled is a template with its properties that the renderer needs.
 type compiled struct {
 	*jinja.Template
-	reads    map[string]bool // names of the arguments that have an effect
-	parts    bool            // with FormatAuto, content is a list of parts
-	thinking reasoning.Kind  // the kind that reasoning.Auto means for this template
+	reads    map[string]bool  // names of the arguments that have an effect
+	parts    bool             // with FormatAuto, content is a list of parts
+	thinking reasoning.Kind   // the kind that reasoning.Auto means for this template
+	calls    *toolcall.Format // of a model that this template is written for; nil: unknown
 	// thinkTags says that it has the beginning of the tag that ends thoughts, whatever follows that.
 	thinkTags bool
 	// developer says that the template knows the role developer: it names it.
@@ -37,7 +40,7 @@ func compile(source string) (*compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent(), thinking: reasoning.Auto.For(source)}
+	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent(), thinking: reasoning.Auto.For(source), calls: toolcall.Detect(source)}
 	c.thinkTags = strings.Contains(source, "</think")
 	c.developer = strings.Contains(source, `"developer"`) || strings.Contains(source, `'developer'`)
 	for _, name := range t.Variables() {
@@ -125,6 +128,8 @@ type Prompt struct {
 	// Divided says that reasoning is told apart at all. Then Output may still be
 	// reasoning.Content, because this prompt lets the model not think.
 	Divided bool
+	// Calls is the form in which the model writes calls of tools; nil: it is not known.
+	Calls *toolcall.Format
 }
 
 // Render makes the prompt. Every error is an *Error.
@@ -185,7 +190,7 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	}
 
 	last := in.Messages[len(in.Messages)-1]
-	p := Prompt{ResponseRole: r.cfg.ResponseRole}
+	p := Prompt{ResponseRole: r.cfg.ResponseRole, Calls: cmp.Or(r.cfg.Calls, t.calls)}
 	if !prompt {
 		p.ResponseRole = last.Role
 	}

@@ -40,6 +40,7 @@ type Options struct {
 	Strict                      bool   // the same, and a schema without type has the type that its keywords are about
 	OneOfAny                    bool   // a oneOf that cannot be kept exactly is read as anyOf, with a warning, as if it said "x-oneOf": "any"
 	WhitespacePattern           string // a regular expression for what may stand between JSON's tokens
+	spaced                      bool   // one space after each comma and colon, and no other whitespace; of a format in a tag
 }
 
 // Config bounds what compiling and running grammars may cost.

@@ -8,17 +8,20 @@ import (
 // The rules that are common to all grammars. Their states have the same numbers
 // everywhere, so their shapes are built once for a vocabulary.
 const (
-	ruleTail        = iota // the rest of a string with the closing quote; a tick is a character
-	ruleInteger            // an integer without exponent
-	ruleNumber             // a number
-	ruleBreak              // one or two line breaks and an indentation; a tick is a space or tab
-	ruleAny                // a value, with the default whitespace
-	ruleObject             // an object
-	ruleArray              // an array
-	ruleTightAny           // a value without whitespace
-	ruleTightObject        // an object
-	ruleTightArray         // an array
-	ruleFormat             // the rest of a string of the format formatNames[0]; the other formats follow
+	ruleTail         = iota // the rest of a string with the closing quote; a tick is a character
+	ruleInteger             // an integer without exponent
+	ruleNumber              // a number
+	ruleBreak               // one or two line breaks and an indentation; a tick is a space or tab
+	ruleAny                 // a value, with the default whitespace
+	ruleObject              // an object
+	ruleArray               // an array
+	ruleTightAny            // a value without whitespace
+	ruleTightObject         // an object
+	ruleTightArray          // an array
+	ruleSpacedAny           // a value with a space after each comma and colon, and no other whitespace
+	ruleSpacedObject        // an object
+	ruleSpacedArray         // an array
+	ruleFormat              // the rest of a string of the format formatNames[0]; the other formats follow
 )
 
 // maxIndent bounds the spaces or tabs of one indentation. Otherwise a model that likes
@@ -35,8 +38,9 @@ var commonRules = sync.OnceValue(func() *network {
 	b.accept(b.integer(b.start(ruleInteger)))
 	b.accept(b.number(b.start(ruleNumber)))
 	b.lineBreak()
-	b.anyValue(b.flexible, ruleAny, ruleObject, ruleArray)
-	b.anyValue(tight, ruleTightAny, ruleTightObject, ruleTightArray)
+	b.anyValue(b.flexible, b.flexible, ruleAny, ruleObject, ruleArray)
+	b.anyValue(tight, tight, ruleTightAny, ruleTightObject, ruleTightArray)
+	b.anyValue(tight, b.space, ruleSpacedAny, ruleSpacedObject, ruleSpacedArray)
 	for i, f := range formatNames {
 		s := b.start(ruleFormat + int32(i))
 		b.accept(b.jsonString(s, formatDFA(f)))
@@ -141,9 +145,12 @@ func (b *builder) lineBreak() {
 // tight reads no whitespace.
 func tight(from int32) int32 { return from }
 
+// space reads one space.
+func (b *builder) space(from int32) int32 { return b.lit(from, " ") }
+
 // anyValue defines the rules for any value, any object and any array, with ws between
-// the tokens.
-func (b *builder) anyValue(ws frag, value, obj, arr int32) {
+// the tokens, and sep after those that separate.
+func (b *builder) anyValue(ws, sep frag, value, obj, arr int32) {
 	text := func(at int32) int32 { return b.call(b.lit(at, `"`), ruleTail) }
 	b.accept(b.alt(b.start(value), text,
 		func(at int32) int32 { return b.call(at, ruleNumber) },
@@ -155,10 +162,10 @@ func (b *builder) anyValue(ws frag, value, obj, arr int32) {
 	list := func(s int32, open, shut string, member frag) {
 		s = ws(b.lit(s, open))
 		s = b.opt(s, func(at int32) int32 {
-			return b.star(member(at), func(at int32) int32 { return member(ws(b.lit(at, ","))) })
+			return b.star(member(at), func(at int32) int32 { return member(sep(b.lit(at, ","))) })
 		})
 		b.accept(b.lit(s, shut))
 	}
-	list(b.start(obj), "{", "}", func(at int32) int32 { return ws(b.call(ws(b.lit(ws(text(at)), ":")), value)) })
+	list(b.start(obj), "{", "}", func(at int32) int32 { return ws(b.call(sep(b.lit(ws(text(at)), ":")), value)) })
 	list(b.start(arr), "[", "]", func(at int32) int32 { return ws(b.call(at, value)) })
 }

@@ -134,8 +134,8 @@ func (b *builder) escapes(to escapeTo) int32 {
 	return s
 }
 
-// literal reads the value v, with ws between its tokens.
-func (b *builder) literal(from int32, v any, ws frag) int32 {
+// literal reads the value v, with ws between its tokens, and sep after commas and colons.
+func (b *builder) literal(from int32, v any, ws, sep frag) int32 {
 	switch v := v.(type) {
 	case nil:
 		return b.lit(from, "null")
@@ -149,19 +149,19 @@ func (b *builder) literal(from int32, v any, ws frag) int32 {
 		s := ws(b.lit(from, "["))
 		for i, e := range v {
 			if i > 0 {
-				s = ws(b.lit(s, ","))
+				s = sep(b.lit(s, ","))
 			}
-			s = ws(b.literal(s, e, ws))
+			s = ws(b.literal(s, e, ws, sep))
 		}
 		return b.lit(s, "]")
 	case *object:
 		s := ws(b.lit(from, "{"))
 		for i, k := range v.keys {
 			if i > 0 {
-				s = ws(b.lit(s, ","))
+				s = sep(b.lit(s, ","))
 			}
-			s = ws(b.lit(ws(b.lit(s, quoteJSON(k))), ":"))
-			s = ws(b.literal(s, v.m[k], ws))
+			s = sep(b.lit(ws(b.lit(s, quoteJSON(k))), ":"))
+			s = ws(b.literal(s, v.m[k], ws, sep))
 		}
 		return b.lit(s, "}")
 	}

@@ -14,7 +14,9 @@ type schemas struct {
 	b           *builder
 	d           *document
 	ws          frag             // what may be between JSON's tokens
+	sep         frag             // what may follow a comma or a colon
 	tight       bool             // ws is nothing, so the common rules without whitespace can be used
+	spaced      bool             // the same for those with a space after commas and colons
 	loose       bool             // ws is the default, so the common rules with whitespace can be used
 	rules       map[string]int32 // of each set of schemas, by its key
 	verdicts    map[string]verdict
@@ -89,6 +91,10 @@ func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 		s.ws, s.tight = tight, true
 	default:
 		s.ws, s.loose = b.flexible, true
+	}
+	s.sep = s.ws
+	if o.spaced {
+		s.ws, s.sep, s.tight, s.loose, s.spaced = tight, b.space, false, false, true
 	}
 	return s
 }
@@ -204,6 +210,8 @@ func (s *schemas) common(loose, tight int32) (int32, bool) {
 		return loose, true
 	case s.tight:
 		return tight, true
+	case s.spaced:
+		return tight + ruleSpacedAny - ruleTightAny, true
 	}
 	return 0, false
 }
@@ -216,7 +224,7 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 		if n.enum != nil {
 			for _, v := range n.enum {
 				if s.holdsAll(v, a) {
-					s.b.eps(s.b.literal(from, v, s.ws), to)
+					s.b.eps(s.b.literal(from, v, s.ws, s.sep), to)
 				}
 			}
 			return to
@@ -367,7 +375,7 @@ func (s *schemas) list(from int32, prefix [][]any, rest []any, least, most int64
 			b.eps(at, end)
 		}
 		if i > 0 {
-			at = s.ws(b.lit(at, ","))
+			at = s.sep(b.lit(at, ","))
 		}
 		at = item(at, prefix[i])
 	}
@@ -383,7 +391,7 @@ func (s *schemas) list(from int32, prefix [][]any, rest []any, least, most int64
 		if most >= 0 {
 			hi = int32(most - i)
 		}
-		at = b.repeat(at, lo, hi, 24, func(at int32) int32 { return item(s.ws(b.lit(at, ",")), rest) })
+		at = b.repeat(at, lo, hi, 24, func(at int32) int32 { return item(s.sep(b.lit(at, ",")), rest) })
 		b.eps(at, end)
 	}
 	return b.lit(end, "]")

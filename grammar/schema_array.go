@@ -249,7 +249,7 @@ func (l *arrayBody) branch(from, to int32, others, counted []any, n int64) {
 			break
 		}
 		if i > 0 {
-			at = s.ws(b.lit(at, ","))
+			at = s.sep(b.lit(at, ","))
 		}
 		at = l.item(at, set)
 	}
@@ -291,7 +291,7 @@ func (l *arrayBody) next(at int32, after []int32, i int, others, counted []any, 
 	}
 	element := func(at int32, set []any, to int32) {
 		if comma {
-			at = s.ws(b.lit(at, ","))
+			at = s.sep(b.lit(at, ","))
 		}
 		b.eps(l.item(at, set), to)
 	}

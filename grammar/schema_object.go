@@ -360,7 +360,7 @@ func (s *schemas) undeclaredRule(m *members) int32 {
 		} else {
 			at = b.jsonString(open, o.names)
 		}
-		b.eps(s.ws(b.call(s.ws(b.lit(s.ws(at), ":")), s.value(o.set))), to)
+		b.eps(s.ws(b.call(s.sep(b.lit(s.ws(at), ":")), s.value(o.set))), to)
 	}
 	return r
 }
@@ -375,14 +375,14 @@ func (s *schemas) differingRule(m *members) int32 {
 		for i := range m.undeclared {
 			o := &m.undeclared[i]
 			name := b.distinctValue(at, s.nameTexts(o, m.leastPath))
-			b.eps(s.ws(b.call(s.ws(b.lit(s.ws(name), ":")), s.value(o.set))), after)
+			b.eps(s.ws(b.call(s.sep(b.lit(s.ws(name), ":")), s.value(o.set))), after)
 		}
 	}
 	property(b.start(r))
 	more, end := b.state(), b.state()
 	b.step(after, step{kind: stepTick, to: more})
 	b.step(after, step{kind: stepGuard, to: end})
-	property(s.ws(b.lit(more, ",")))
+	property(s.sep(b.lit(more, ",")))
 	b.accept(end)
 	return r
 }

@@ -53,7 +53,7 @@ func (o *objectBody) countMandatory() {
 // full reports whether there can be no property after count ones.
 func (o *objectBody) full(count int) bool { return o.m.most >= 0 && int64(count) >= o.m.most }
 
-func (o *objectBody) comma(at int32) int32 { return o.s.ws(o.s.b.lit(at, ",")) }
+func (o *objectBody) comma(at int32) int32 { return o.s.sep(o.s.b.lit(at, ",")) }
 
 // prepend makes the places (i, count) out of the places (i+1, count).
 func (o *objectBody) prepend(i int) {
@@ -98,7 +98,7 @@ func (o *objectBody) addName(p *member, least, most int) {
 		}
 		if read[to] == 0 {
 			read[to] = b.state()
-			b.eps(o.s.ws(value(o.s.ws(b.lit(o.s.ws(read[to]), ":")))), o.places[to])
+			b.eps(o.s.ws(value(o.s.sep(b.lit(o.s.ws(read[to]), ":")))), o.places[to])
 		}
 		o.names[count] = b.withWord(o.names[count], text, read[to])
 	}

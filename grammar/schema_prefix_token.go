@@ -154,7 +154,7 @@ func (p *prefixed) constant(from int32, v any, g *given) (to int32, ok bool) {
 	b, ws := p.s.b, p.s.ws
 	switch g.kind {
 	case givenNothing:
-		return b.literal(from, v, ws), true
+		return b.literal(from, v, ws, ws), true
 	case givenToken:
 		return p.constantToken(from, v, g), true
 	}
@@ -209,12 +209,12 @@ func (p *prefixed) constant(from int32, v any, g *given) (to int32, ok bool) {
 			text, _ = g.name.respell(k)
 		}
 		key(text)
-		at = b.literal(at, o.m[k], ws)
+		at = b.literal(at, o.m[k], ws, ws)
 	}
 	for _, e := range rest {
 		separate(first)
 		first = false
-		at = b.literal(at, e, ws)
+		at = b.literal(at, e, ws, ws)
 	}
 	return b.lit(ws(at), shut), true
 }
@@ -233,7 +233,7 @@ func (p *prefixed) constantToken(from int32, v any, g *given) int32 {
 		text, _ := g.respell(s)
 		return b.lit(from, text)
 	}
-	return b.literal(from, v, p.s.ws)
+	return b.literal(from, v, p.s.ws, p.s.sep)
 }
 
 // numberSpellings are spellings of n that begin with the token g: those that literalNumber

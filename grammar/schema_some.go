@@ -246,7 +246,7 @@ func (s *schemas) arrayWith(from int32, a alternative, some []*someItem) int32 {
 				continue
 			}
 			if i > 0 {
-				from = s.ws(b.lit(from, ","))
+				from = s.sep(b.lit(from, ","))
 			}
 			w.element(from, set, met, w.open(i), next)
 		}
@@ -316,7 +316,7 @@ func (w *arrayWith) few(at []int32, end int32, least int64, left int32) {
 		to := make([]int32, w.all+1)
 		for met, from := range at {
 			if from != 0 {
-				w.element(w.s.ws(b.lit(from, ",")), w.rest, met, w.all, to)
+				w.element(w.s.sep(b.lit(from, ",")), w.rest, met, w.all, to)
 			}
 		}
 		if to[w.all] != 0 && i+1 >= least {
@@ -347,7 +347,7 @@ func (w *arrayWith) rule(start int, bounded bool) int32 {
 			if open[rest] == 0 {
 				body := b.state()
 				b.step(loops[met], step{kind: stepTick, left: rest, to: body})
-				open[rest] = w.s.ws(b.lit(body, ","))
+				open[rest] = w.s.sep(b.lit(body, ","))
 			}
 			if loops[o.met] == 0 {
 				loops[o.met] = b.state()

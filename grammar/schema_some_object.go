@@ -132,7 +132,7 @@ func (o *objectWith) prepend(i int, after []int32) []int32 {
 				continue
 			}
 			at := o.comma(places[k], count)
-			at = o.s.ws(b.lit(o.s.ws(b.lit(at, text)), ":"))
+			at = o.s.sep(b.lit(o.s.ws(b.lit(at, text)), ":"))
 			for _, c := range o.s.outcomes(p.set, met, bits, 0, o.is) {
 				b.eps(o.s.ws(b.call(at, o.s.value(c.set))), after[o.place(min(count+1, o.counts), c.met)])
 			}
@@ -145,7 +145,7 @@ func (o *objectWith) comma(at int32, count int) int32 {
 	if count == 0 {
 		return at
 	}
-	return o.s.ws(o.s.b.lit(at, ","))
+	return o.s.sep(o.s.b.lit(at, ","))
 }
 
 // last makes the place after all declared properties.
@@ -243,7 +243,7 @@ func (o *objectWith) property(from int32, count, start, met int, to []int32, few
 				open[rest] = b.lit(o.comma(at, count), `"`)
 			}
 			if names[rest] == 0 {
-				names[rest] = o.s.ws(b.lit(o.s.ws(o.name(open[rest], k)), ":"))
+				names[rest] = o.s.sep(b.lit(o.s.ws(o.name(open[rest], k)), ":"))
 			}
 			if to[w.met] == 0 {
 				to[w.met] = b.state()

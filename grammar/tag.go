@@ -8,13 +8,19 @@ import (
 // tagRule lowers a structural tag: a tree of formats, or the older form, a list of
 // structures with triggers. What is read and what it means is as in xgrammar 0.2.8, which
 // vLLM and SGLang use (its documentation, "Structural Tag Usage"); testdata/xgrammar_tags.json
-// has its verdicts. Also as there, fields that a format does not have are ignored.
+// has its verdicts. Also as there, fields that a format does not have are ignored. Two are
+// our own: special_tokens of the tag, which says that texts which are names of special tokens
+// stand for these tokens, and separators of a JSON schema, [", ", ": "] for JSON that has a
+// space after each comma and colon and no other whitespace, as chat templates write it.
 func (b *builder) tagRule(text []byte, o Options) int32 {
 	root, ok := b.meter.readJSON(text).(*object)
 	if !ok {
 		fail(ErrInvalid, "", "a structural tag must be an object")
 	}
 	t := &tags{b: b, o: o}
+	if f := (tagNode{o: root}); f.flag("special_tokens", false) {
+		t.special = newSpecialTexts(b)
+	}
 	r := b.rule()
 	var n tagNode
 	if root.m["structures"] != nil {
@@ -35,6 +41,8 @@ type tags struct {
 	ends  []string   // the texts that end the innermost tag; free text in it stops before them
 	end   []tokenSet // the token that ends the innermost tag; free tokens in it stop before it
 	depth int
+	// special are the texts that stand for special tokens; nil: none.
+	special *specialTexts
 }
 
 // tagNode is a format: an object with its path.
@@ -165,7 +173,7 @@ func (t *tags) read(from int32, n tagNode) int32 {
 	defer func() { t.depth-- }()
 	switch n.kind {
 	case "const_string":
-		return t.b.lit(from, n.text("value"))
+		return t.lit(from, n.text("value"))
 	case "json_schema":
 		return t.schema(from, n)
 	case "qwen_xml_parameter":
@@ -222,6 +230,12 @@ func (t *tags) schemaOptions(n tagNode) Options {
 		t.b.warn(stepPath(n.path, "any_order"), "properties come in the order of the schema, and required ones are not left out")
 	}
 	o := t.o
+	if l := n.texts("separators"); l != nil {
+		if !slices.Equal(l, []string{", ", ": "}) {
+			fail(ErrUnsupported, stepPath(n.path, "separators"), `must be [", ", ": "]`)
+		}
+		o.spaced = true
+	}
 	if n.o.m["max_whitespace_cnt"] != nil {
 		if most := n.count("max_whitespace_cnt"); most < 1 {
 			fail(ErrInvalid, stepPath(n.path, "max_whitespace_cnt"), "must be positive")
@@ -296,7 +310,7 @@ func (t *tags) tag(from int32, n tagNode, trigger string) int32 {
 	if set, ok := t.delimiter(n, "begin"); ok {
 		return t.afterBegin(t.b.token(from, set, stepPath(n.path, "begin")), n)
 	}
-	return t.afterBegin(t.b.lit(from, n.text("begin")[len(trigger):]), n)
+	return t.afterBegin(t.lit(from, n.text("begin")[len(trigger):]), n)
 }
 
 // afterBegin reads the content and the end of the tag n.
@@ -315,7 +329,7 @@ func (t *tags) afterBegin(from int32, n tagNode) int32 {
 	inner.ends = slices.DeleteFunc(slices.Clone(ends), func(s string) bool { return s == "" })
 	s, to := inner.read(from, content), t.b.state()
 	for _, end := range ends {
-		t.b.eps(t.b.lit(s, end), to)
+		t.b.eps(t.lit(s, end), to)
 	}
 	return to
 }
@@ -351,7 +365,7 @@ func (t *tags) triggered(from int32, n tagNode) int32 {
 	if n.flag("at_least_one", false) {
 		to := t.b.state()
 		for i, trigger := range tr.texts {
-			t.b.eps(tr.after[i](t.b.lit(from, trigger)), to)
+			t.b.eps(tr.after[i](t.lit(from, trigger)), to)
 		}
 		if tr.once {
 			return to
@@ -449,7 +463,7 @@ func (t *tags) separated(from int32, n tagNode) int32 {
 	}
 	s := t.b.call(from, r)
 	if !n.flag("stop_after_first", false) {
-		s = t.b.star(s, func(at int32) int32 { return t.b.call(t.b.lit(at, sep), r) })
+		s = t.b.star(s, func(at int32) int32 { return t.b.call(t.lit(at, sep), r) })
 	}
 	t.b.eps(s, to)
 	return to

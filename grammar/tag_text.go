@@ -13,27 +13,34 @@ type triggers struct {
 // trigger is complete, what belongs to it follows.
 func (t *tags) freeText(from int32, excludes []string, tr triggers) int32 {
 	b := t.b
+	excludes, tr, tokens := t.special.divide(excludes, tr)
 	ac := newAhoCorasick(append(slices.Clone(excludes), tr.texts...))
 	f := &freeText{b: b, ac: ac, at: make([]int32, len(ac.next)), excludes: len(excludes)}
 	for i := range f.at {
 		f.at[i] = b.state()
 	}
 	b.eps(from, f.at[0])
-	to := b.state()
+	to, anywhere := b.state(), b.state()
+	back := f.at[0]
+	if tr.once {
+		back = to
+	}
 	for i := range tr.texts {
 		exit := b.state()
 		f.exits = append(f.exits, exit)
-		if s := tr.after[i](exit); tr.once {
-			b.eps(s, to)
-		} else {
-			b.eps(s, f.at[0])
-		}
+		b.eps(tr.after[i](exit), back)
+	}
+	for i, text := range tokens.texts {
+		b.eps(tokens.after[i](t.lit(anywhere, text)), back)
 	}
 	for n := range ac.next {
 		if ac.final(int32(n)) {
 			continue // free text has been left before
 		}
 		b.eps(f.at[n], to)
+		if len(tokens.texts) > 0 {
+			b.eps(f.at[n], anywhere)
+		}
 		f.edges(n)
 	}
 	return to

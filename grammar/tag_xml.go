@@ -52,6 +52,9 @@ func (t *tags) xml(from int32, n tagNode, style string) int32 {
 	path := stepPath(n.path, "json_schema")
 	schema := n.schema()
 	x := &xmlParameters{b: t.b, style: st, path: path, s: newSchemas(t.b, schema, path, t.schemaOptions(n))}
+	if x.ws = x.s.ws; x.s.spaced {
+		x.ws = t.b.flexible
+	}
 	to := t.b.state()
 	objects := false
 	for _, a := range x.s.expand([]any{schema}, true) {
@@ -72,6 +75,7 @@ type xmlParameters struct {
 	s     *schemas
 	style *xmlStyle
 	path  string
+	ws    frag  // what may be between tags
 	free  int32 // 1 + the rule for strings with any text
 	short int32 // 1 + the rule for strings of a number of characters
 }
@@ -103,7 +107,7 @@ func (x *xmlParameters) object(from int32, a alternative) int32 {
 			names, canEnd = -1, false
 		}
 		read := b.state()
-		b.eps(x.s.ws(x.parameter(read, p.set)), place)
+		b.eps(x.ws(x.parameter(read, p.set)), place)
 		names = b.withWord(names, x.style.before+x.name(p.name)+x.style.after[:1], read)
 		place = b.state()
 		b.eps(place, names)
@@ -111,11 +115,11 @@ func (x *xmlParameters) object(from int32, a alternative) int32 {
 			b.eps(place, last)
 		}
 	}
-	b.eps(x.s.ws(from), place)
+	b.eps(x.ws(from), place)
 	for _, u := range m.undeclared {
 		allowed := x.undeclaredNames(u.names)
 		last = b.star(last, func(at int32) int32 {
-			return x.s.ws(x.parameter(b.lit(b.embed(b.lit(at, x.style.before), allowed), x.style.after[:1]), u.set))
+			return x.ws(x.parameter(b.lit(b.embed(b.lit(at, x.style.before), allowed), x.style.after[:1]), u.set))
 		})
 	}
 	return last
@@ -155,7 +159,7 @@ func (x *xmlParameters) parameter(from int32, set []any) int32 {
 	for _, t := range x.style.types {
 		at := x.b.lit(from, strings.Replace(x.style.after, "%", t.name, 1)[1:])
 		if x.style.value != "" {
-			at = x.b.lit(x.s.ws(at), x.style.value)
+			at = x.b.lit(x.ws(at), x.style.value)
 		}
 		for _, a := range alternatives {
 			switch {
@@ -188,7 +192,7 @@ func (x *xmlParameters) json(from int32, a alternative, k kinds) int32 {
 		}
 	}
 	only := x.s.d.node(&object{m: map[string]any{"type": types}, keys: []string{"type"}})
-	return x.s.ws(x.s.alternative(x.s.ws(from), append(slices.Clip(a), only)))
+	return x.ws(x.s.alternative(x.ws(from), append(slices.Clip(a), only)))
 }
 
 // text reads a string of a as it is. It does not contain the end of a parameter.

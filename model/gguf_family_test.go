@@ -203,6 +203,14 @@ func TestGGUFFamiliesRefused(t *testing.T) {
 		{"deepseek_v2", set("deepseek2.block_count", uint32(4000)), "the key deepseek2.block_count is 4000, and the file has "},
 		{"qwen3_5", drop("blk.0.ssm_alpha.weight"), "missing: blk.0.ssm_alpha.weight"},
 		{"granitemoehybrid", set("granitehybrid.rope.scaling.finetuned", uint8(1)), "the key granitehybrid.rope.scaling.finetuned is 1 (uint8), not a truth value"},
+		{"glm_moe_dsa", set("glm-dsa.attention.indexer.top_k", uint32(0)), "chooses 0 positions is none"},
+		{"glm_moe_dsa", drop("blk.0.indexer.attn_k.weight"), "the first layer has no indexer"},
+		{"deepseek_v32", set("deepseek32.attention.indexer.head_count", uint32(1<<31)), "index_n_heads"},
+		{"deepseek_v32", set("deepseek32.attention.q_lora_rank", uint32(0)), "leaves the indexer without queries"},
+		{"granite_swa", set("granite_swa.attention.rope_pattern", []bool{true}), "the key granite_swa.attention.rope_pattern has 1 entries for 4 layers"},
+		{"granite_swa", set("granite_swa.attention.rope_pattern", "x"), "the key granite_swa.attention.rope_pattern"},
+		{"bamba", set("granitehybrid.ssm.inner_size", uint32(8)), "head"},
+		{"hunyuan_moe", set("hunyuan-moe.expert_used_count", uint32(0)), "experts per token"},
 		{"ministral3", set("mistral3.attention.temperature_length", uint32(8)), "the key mistral3.attention.temperature_length is 8, and what it would change is not known here"},
 	} {
 		d := readConverted(t, c.family)
@@ -302,6 +310,8 @@ func asConverted(t *testing.T, name string) (_ fs.FS, edited bool) {
 		delete(doc["rope_parameters"].(map[string]any), "llama_4_scaling_beta")
 	case "dots1":
 		doc["sliding_window"] = nil
+	case "granite_swa", "granitemoe_swa":
+		delete(doc, "layer_rope_theta")
 	case "afmoe":
 		doc["layer_types"] = []string{"sliding_attention", "sliding_attention", "sliding_attention", "full_attention"}
 	case "phimoe":

@@ -172,10 +172,16 @@ func graniteHybridFields(g *ggufModel, f map[string]any) {
 	if g.int("expert_count") == 0 {
 		f["shared_intermediate_size"] = g.rows("ffn_up.weight")
 	}
+	if g.float("attention.scale") == nil && g.float("embedding_scale") == nil {
+		bambaFields(g, f)
+	}
 }
 
 // graniteHybridDescribe takes the products of the shared network apart, which is a plain one without experts.
-func graniteHybridDescribe(_ *ggufModel, n *Network) {
+func graniteHybridDescribe(g *ggufModel, n *Network) {
+	if g.name == "BambaForCausalLM" {
+		bambaDescribe(n)
+	}
 	for i := range n.Layers {
 		for k, feed := range n.Layers[i].Feeds {
 			switch s := feed.(type) {

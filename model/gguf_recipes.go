@@ -110,7 +110,13 @@ var ggufRecipes = map[string]ggufRecipe{
 	"deepseek2": {arch: "DeepseekV3ForCausalLM", names: ggufNamesOf("mlp.gate", "mlp.shared_experts.", "exp_probs_b.bias", "mlp.gate.e_score_correction_bias",
 		"attn_q_a", "self_attn.q_a_proj", "attn_q_a_norm", "self_attn.q_a_layernorm", "attn_q_b", "self_attn.q_b_proj", "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa",
 		"attn_kv_a_norm", "self_attn.kv_a_layernorm", "attn_kv_b", "self_attn.kv_b_proj", "attn_k_b", "self_attn.k_b", "attn_v_b", "self_attn.v_b"),
-		fields: func(g *ggufModel, f map[string]any) { g.latentFields(f); g.deepseekFields(f) }},
+		fields: func(g *ggufModel, f map[string]any) {
+			g.latentFields(f)
+			g.deepseekFields(f)
+			if g.int("expert_count") == 0 {
+				g.name = "YoutuForCausalLM"
+			}
+		}},
 	// Mixtral, whose files say llama.
 	"llama": {arch: "MixtralForCausalLM", pairs: true, names: ggufNamesOf("block_sparse_moe.gate", "")},
 }

@@ -42,6 +42,7 @@ func Classifier(fsys fs.FS, architecture string, hidden int, tensor Tensor) (*Pl
 	switch strings.TrimSuffix(architecture, "ForSequenceClassification") {
 	case "Bert", "NomicBert", "Gte", "New":
 		h.layer(Tanh, true, "pooler.dense", "bert.pooler.dense", "nomic_bert.pooler.dense", "new.pooler.dense", "gte.pooler.dense")
+		h.plan.Pooler = 1
 		h.layer(Identity, true, "classifier")
 	case "Roberta", "XLMRoberta", "Camembert":
 		h.layer(Tanh, true, "classifier.dense")
@@ -61,6 +62,9 @@ func Classifier(fsys fs.FS, architecture string, hidden int, tensor Tensor) (*Pl
 	p := h.plan
 	last := &p.Layers[len(p.Layers)-1]
 	p.Labels = last.Out
+	if p.Pooler > 0 && p.Layers[p.Pooler].In != hidden {
+		p.Pooler = 0
+	}
 	if n := len(c.Labels); n > 0 && n != p.Labels {
 		return nil, fmt.Errorf("pooling: config.json names %d labels, but the head of %s has %d rows", n, architecture, p.Labels)
 	}
@@ -167,6 +171,7 @@ func (h *head) modern(c *classifierSettings) {
 	}
 	if h.err == nil {
 		h.plan.Layers[len(h.plan.Layers)-1].Norm = norm
+		h.plan.Pooler = len(h.plan.Layers)
 	}
 	h.layer(Identity, true, "classifier")
 }

@@ -124,6 +124,7 @@ type Plan struct {
 	Kind      Kind
 	Hidden    int     // components of the network's vectors
 	Layers    []Dense // what follows pooling, in order; for a classifier its head
+	Pooler    int     // how many of the first Layers belong to the pooled vector, and do not follow that of a single token
 	Normalize bool    // the length becomes 1, after the layers
 
 	// Dimensions are the sizes to which a vector may be cut (Matryoshka representation learning,
@@ -157,6 +158,9 @@ func (p *Plan) Validate(hidden int) error {
 			return fmt.Errorf("pooling: a vector of %d components cannot be cut to %d", n, d)
 		}
 	}
+	if k := p.Pooler; k < 0 || k > 0 && (k >= len(p.Layers) || p.Layers[k].In != hidden) {
+		return fmt.Errorf("pooling: layer %d of %d does not follow the vector of a token", k, len(p.Layers))
+	}
 	if p.Labels > 0 && p.Labels != n {
 		return fmt.Errorf("pooling: %d labels, but the last layer has %d rows", p.Labels, n)
 	}
@@ -183,12 +187,16 @@ func (p *Plan) MayCut(n int) bool {
 type Options struct {
 	Dimensions int  // the answer is cut to so many components, which are then normalized again; 0: it is not cut
 	Raw        bool // no normalization, and of a classifier no activation after the last layer
+	Token      bool // the vector is that of a single token
 }
 
 // Apply appends what the plan makes of a vector [Hidden] to dst: [Size] or [Options.Dimensions] components.
 func (p *Plan) Apply(dst, vector []float32, o Options) []float32 {
 	x := vector
 	for i := range p.Layers {
+		if o.Token && i < p.Pooler {
+			continue
+		}
 		d := p.Layers[i]
 		if o.Raw && p.Labels > 0 && i == len(p.Layers)-1 {
 			d.Activation = Identity

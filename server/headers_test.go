@@ -42,7 +42,7 @@ func headersInSource(t *testing.T) (headers map[string]map[string]bool, tests ma
 	}
 	uses := map[string]*regexp.Regexp{
 		"Requests":  regexp.MustCompile(`(?i:header|h)\.Peek\("([^"]+)"\)`),
-		"Responses": regexp.MustCompile(`(?:(?i:header|h)\.Set(?:BytesV)?|\bset)\("([A-Za-z-]+)"`),
+		"Responses": regexp.MustCompile(`(?:(?i:header|h)\.Set(?:BytesV)?|\bset|setHeader)\("([A-Za-z-]+)"`),
 	}
 	tests = map[string]bool{}
 	files, _ := filepath.Glob("*.go")

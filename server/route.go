@@ -81,6 +81,9 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 	if id, ok := strings.CutPrefix(path, openai.ModelPath); ok && id != "" {
 		return route{methods: "GET", serve: generates((*openai.Service).OneModel)}, openai.ModelPath + "{id}", true
 	}
+	if name, methods, serve := s.responses.Find(path); serve != nil {
+		return route{methods: methods, serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true
+	}
 	if strings.HasPrefix(path, metricsPath) {
 		return routes[metricsPath], metricsPath, true
 	}

@@ -18,6 +18,7 @@ import (
 	"weir/server/messagesapi"
 	"weir/server/openai"
 	"weir/server/recording"
+	"weir/server/responsesapi"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
 	"weir/server/weaveapi"
@@ -36,8 +37,9 @@ type Server struct {
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
-	recorder     *recording.Recorder     // nil: nothing is recorded
-	linker       *recording.Linker       // nil: feedback sets no rewards
+	responses    *responsesapi.Handlers
+	recorder     *recording.Recorder // nil: nothing is recorded
+	linker       *recording.Linker   // nil: feedback sets no rewards
 
 	unknown      sync.Map // members of feedback that were in the log
 	unknownCount atomic.Int64
@@ -72,6 +74,7 @@ func New(cfg Config) (*Server, error) {
 	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
 		return nil, err
 	}
+	s.responses = responsesapi.New(responsesapi.Config{Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log})
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
@@ -100,6 +103,9 @@ func (s *Server) surfaces() {
 				named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
 				return q.Erase(ctx, &queues.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Refs: named.Refs, Before: named.Before})
 			}
+		}
+		if r := s.cfg.Responses; r != nil {
+			cfg.EraseResponses = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseResponses(ctx, r, e) }
 		}
 		s.feedback = feedbackapi.New(cfg)
 	}
@@ -207,4 +213,18 @@ func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (i
 		return 0, nil
 	}
 	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
+}
+
+// eraseResponses erases the responses that an erasure of feedback is about. One that names a call is
+// about none.
+func eraseResponses(ctx context.Context, r *responsesapi.Store, e *feedback.Erasure) (int, error) {
+	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+	if len(named.Refs) > 0 {
+		return 0, nil
+	}
+	before := named.Before / 1000 // which is in microseconds
+	if named.Before != 0 && before == 0 {
+		before = 1
+	}
+	return r.Erase(ctx, &responsesapi.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: before})
 }

@@ -1,8 +1,10 @@
 package toolcall
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"weir/internal/jsontext"
@@ -43,6 +45,7 @@ func (f *Format) Grammar(tools []Tool, choice Choice, content []byte) (tag []byt
 
 func (f *Format) format(tools []Tool, choice Choice, content []byte) (node, error) {
 	var calls []node
+	var triggers []string
 	for _, tool := range tools {
 		if choice.Mode == Function && tool.Name != choice.Name {
 			continue
@@ -52,6 +55,7 @@ func (f *Format) format(tools []Tool, choice Choice, content []byte) (node, erro
 			return nil, err
 		}
 		calls = append(calls, call)
+		triggers = append(triggers, f.trigger(tool))
 	}
 	parallel := choice.Parallel && choice.Mode != Function
 	switch {
@@ -59,7 +63,7 @@ func (f *Format) format(tools []Tool, choice Choice, content []byte) (node, erro
 		if content != nil {
 			return f.given(content), nil
 		}
-		return node{"type": "any_text", "excludes": f.marks}, nil
+		return node{"type": "any_text", "excludes": f.excluded(0)}, nil
 	case choice.Mode != Auto:
 		return sequence(lineBreaks, f.allCalls(calls, parallel)), nil
 	case content != nil:
@@ -68,11 +72,26 @@ func (f *Format) format(tools []Tool, choice Choice, content []byte) (node, erro
 	if f.section != "" {
 		calls = []node{f.allCalls(calls, parallel)}
 	}
-	return node{"type": "triggered_tags", "triggers": []string{f.trigger(tools[0])}, "tags": calls, "stop_after_first": !parallel}, nil
+	slices.Sort(triggers)
+	return node{"type": "triggered_tags", "triggers": slices.Compact(triggers), "tags": calls, "excludes": f.excluded(1), "stop_after_first": !parallel}, nil
+}
+
+// excluded are the marks, from one on, that text does not have, because it would be read as a
+// call.
+func (f *Format) excluded(from int) []string {
+	if f.known {
+		return []string{}
+	}
+	return f.marks[from:]
 }
 
 // trigger is the text after which a call of a tool has begun.
-func (f *Format) trigger(Tool) string { return f.marks[0] }
+func (f *Format) trigger(tool Tool) string {
+	if f.known {
+		return `{"` + f.nameKey + `": ` + string(jsontext.AppendString(nil, tool.Name))
+	}
+	return f.marks[0]
+}
 
 // lineBreaks are what models write between their thoughts and a call.
 var lineBreaks = node{"type": "regex", "pattern": `\n{0,2}`}
@@ -90,11 +109,11 @@ func (f *Format) given(content []byte) node {
 
 // allCalls is a section with one call or, with parallel, any number of calls.
 func (f *Format) allCalls(calls []node, parallel bool) node {
-	list := node{"type": "tags_with_separator", "tags": calls, "separator": f.between, "at_least_one": true, "stop_after_first": !parallel}
+	list := node{"type": "tags_with_separator", "tags": calls, "separator": unspaced(f.between), "at_least_one": true, "stop_after_first": !parallel}
 	if f.section == "" {
 		return list
 	}
-	return node{"type": "tag", "begin": f.section, "content": list, "end": f.sectionEnd}
+	return tag(f.section, list, f.sectionEnd)
 }
 
 // call is the tag of a call of a tool.
@@ -103,19 +122,33 @@ func (f *Format) call(tool Tool) (node, error) {
 	if err != nil {
 		return nil, err
 	}
-	begin, end := f.before, f.after
+	arguments := node{"type": "json_schema", "json_schema": schema, "separators": []string{", ", ": "}}
 	if f.object {
 		name := string(jsontext.AppendString(nil, tool.Name))
-		begin += `{"` + f.nameKey + `": ` + name + `, "` + f.argumentsKey + `": `
-		end = "}" + end
-	} else {
-		if !properName([]byte(tool.Name)) || strings.Contains(tool.Name, strings.TrimSpace(f.colon)) {
-			return nil, &ToolError{tool.Name, "has a name that this model cannot write"}
-		}
-		begin += tool.Name + f.colon
+		begin := f.before + `{"` + f.nameKey + `": ` + name + `, "` + f.argumentsKey + `": `
+		return tag(begin, arguments, "}"+f.after), nil
 	}
-	return node{"type": "tag", "begin": begin, "end": end, "content": node{"type": "json_schema", "json_schema": schema}}, nil
+	if name := []byte(tool.Name); !properName(name, f) || f.colon == "" && bytes.ContainsAny(name, f.nameEnds) || f.colon != "" && bytes.Contains(name, []byte(strings.TrimSpace(f.colon))) {
+		return nil, &ToolError{tool.Name, "has a name that this model cannot write"}
+	}
+	if f.xml != nil {
+		arguments["style"] = f.xml.grammar
+	}
+	if f.infix != "" {
+		id := node{"type": "regex", "pattern": f.pattern}
+		return tag(f.before+f.prefix+tool.Name+f.infix, sequence(id, constant(f.colon), arguments), f.after), nil
+	}
+	return tag(f.before+tool.Name+f.colon, arguments, f.after), nil
 }
+
+// tag is a tag. White space that a template does not write is left out of its texts.
+func tag(begin string, content any, end string) node {
+	return node{"type": "tag", "begin": unspaced(begin), "content": content, "end": unspaced(end)}
+}
+
+func constant(text string) node { return node{"type": "const_string", "value": unspaced(text)} }
+
+func unspaced(text string) string { return strings.ReplaceAll(text, "\v", "") }
 
 // objectSchema is the schema of the arguments of a tool. Arguments are objects, so one without a
 // type gets this one.

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"weir/internal/jsontext"
@@ -25,6 +26,9 @@ type cursor struct {
 	b    []byte
 	i    int
 	last bool // the text does not go on
+
+	name   string // of an argument, and whether an attribute said that it is a string
+	isText bool
 }
 
 // over is the verdict where the text ends.
@@ -71,6 +75,24 @@ func (c *cursor) match(text string) verdict {
 			return not
 		}
 		c.i += len(word)
+	}
+	return yes
+}
+
+// prefix is match, but as soon as a word is there, the rest may be missing.
+func (c *cursor) prefix(text string) verdict {
+	some := text == ""
+	for word := range strings.FieldsSeq(text) {
+		switch c.match(word) {
+		case unclear:
+			return unclear
+		case not:
+			if some {
+				return yes
+			}
+			return not
+		}
+		some = true
 	}
 	return yes
 }
@@ -129,10 +151,12 @@ type head struct {
 
 // head reads the beginning of a call from the beginning of text. opening says that it is the
 // first one: it has a mark.
-func (p *Parser) head(text []byte, opening, last bool) (h head, is verdict) {
-	f := p.f
+func (f *Format) head(tools []Tool, text []byte, opening, last bool) (h head, is verdict) {
 	c := &cursor{b: text, last: last}
+	known := f.known
 	switch {
+	case f.known && c.match("<|python_tag|>") == yes: // Llama's, which it can do without
+		known = false
 	case opening && f.section != "":
 		if is := c.match(f.section); is != yes {
 			return h, is
@@ -146,12 +170,17 @@ func (p *Parser) head(text []byte, opening, last bool) (h head, is verdict) {
 		return h, is
 	}
 	if f.object {
-		is = h.object(f, c)
+		is = h.object(f, c, known, tools)
 	} else {
 		is = h.named(f, c)
 	}
 	h.n = c.i
 	return h, is
+}
+
+// isTool reports whether there is a tool of this name.
+func isTool(tools []Tool, name string) bool {
+	return slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == name })
 }
 
 // named reads a name that is followed by its arguments.
@@ -160,18 +189,35 @@ func (h *head) named(f *Format, c *cursor) verdict {
 	rest := c.b[c.i:]
 	colon := strings.TrimSpace(f.colon)
 	at := bytes.Index(rest, []byte(colon))
+	if colon == "" {
+		at = bytes.IndexAny(rest, f.nameEnds)
+	}
 	if at < 0 {
-		if len(rest) > longestName+len(colon) || !properName(rest[:len(rest)-unfinished([]string{colon}, rest)]) {
+		if !properName(rest[:len(rest)-unfinished([]string{colon, "[CALL_ID]"}, rest)], f) {
 			return not
 		}
 		return c.over()
 	}
-	if at == 0 || !properName(rest[:at]) {
+	if !properName(rest[:at], f) {
 		return not
 	}
-	h.name = strings.TrimSpace(string(rest[:at]))
+	if h.name = strings.TrimSpace(string(rest[:at])); f.cleanName != nil {
+		h.name = f.cleanName(h.name)
+	}
+	if h.name == "" {
+		return not
+	}
 	c.i += at + len(colon)
-	return startOfObject(c)
+	if f.xml == nil {
+		return startOfObject(c)
+	}
+	after := *c // an argument, or the end of the call
+	is := after.match(f.xml.key)
+	if is == not {
+		after = *c
+		is = after.prefix(f.after)
+	}
+	return is
 }
 
 // longestName is how many bytes a name has at most where nothing but its end tells that it is
@@ -180,7 +226,11 @@ const longestName = 256
 
 // properName reports whether text can be a name: it has no line break and nothing else that
 // would be strange in one.
-func properName(text []byte) bool {
+func properName(text []byte, f *Format) bool {
+	if f.cleanName != nil { // marks that it takes away
+		text = bytes.Replace(text, []byte("[CALL_ID]"), nil, 1)
+	}
+	text = bytes.Trim(text, blanks)
 	return len(text) <= longestName && !bytes.ContainsAny(text, "\r\n\t<>{}[]()\"'`")
 }
 
@@ -198,7 +248,9 @@ func startOfObject(c *cursor) verdict {
 
 // object reads a JSON object up to its arguments, or, where the name comes after them or there
 // are none, the whole of it.
-func (h *head) object(f *Format, c *cursor) verdict {
+// known says that it is the beginning of a call only if its first member is of one, and the name
+// is that of a tool.
+func (h *head) object(f *Format, c *cursor, known bool, tools []Tool) verdict {
 	if is := c.byte('{'); is != yes {
 		return is
 	}
@@ -228,7 +280,11 @@ func (h *head) object(f *Format, c *cursor) verdict {
 		}
 		switch {
 		case key == f.nameKey:
-			if h.name, is = c.text(); is == yes && h.name == "" {
+			if h.name, is = c.text(); is == yes && (h.name == "" || known && !isTool(tools, h.name)) {
+				return not
+			}
+		case known && h.name == "":
+			if is = c.match(`"function"`); key != "type" {
 				return not
 			}
 		case (key == f.argumentsKey || key == "parameters" || key == "arguments") && h.arguments == nil:
@@ -279,7 +335,7 @@ func (p *Parser) tail(text []byte, last bool) (n int, is verdict) {
 			return 0, unclear
 		}
 	}
-	if is = c.match(p.f.after); is == unclear {
+	if is = c.prefix(p.use.after); is == unclear {
 		return 0, unclear
 	}
 	return c.i, yes

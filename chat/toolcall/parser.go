@@ -34,17 +34,21 @@ type Parser struct {
 	after   bool // there was a call, and no content since
 	pending int  // while a long head waits: how long the text must be to be looked at again
 
+	use      *Format // that the present call has: f, or one of those that it reads as well
 	nesting  nesting // of the arguments
 	inObject bool    // the object around the arguments has not ended
+	xml      xmlReader
 }
 
 type state uint8
 
 const (
-	inText      state = iota
-	inArguments       // JSON, which is passed on as it is
-	inEnd             // after the arguments
-	inSection         // after a call in a section, where another one may follow
+	inText       state = iota
+	inArguments        // JSON, which is passed on as it is
+	inEnd              // after the arguments
+	inSection          // after a call in a section, where another one may follow
+	inParameters       // in the arguments of xmlStyle, between them
+	inValue            // in one of these
 )
 
 // NewParser returns a Parser for one output in which these tools may be called.
@@ -90,6 +94,10 @@ func (p *Parser) Next(text []byte, last bool) []Delta {
 			text, more = p.end(text, last)
 		case inSection:
 			text, more = p.section(text, last)
+		case inParameters:
+			text, more = p.parameters(text, last)
+		case inValue:
+			text, more = p.value(text, last)
 		}
 	}
 	p.held = append(p.held, text...)
@@ -108,7 +116,7 @@ func (p *Parser) text(text []byte, last bool) (rest []byte, more bool) {
 		p.content(text[:end])
 		return text[end:], false
 	}
-	h, is := p.head(text[at:], true, last)
+	h, is := p.open(text[at:], last)
 	before := len(bytes.TrimRight(text[:at], blanks))
 	switch is {
 	case unclear:
@@ -121,6 +129,26 @@ func (p *Parser) text(text []byte, last bool) (rest []byte, more bool) {
 	}
 	p.content(text[:before])
 	return p.begin(h, text[at:]), true
+}
+
+// open reads the head of a call from the beginning of text, in any of the ways that the format
+// knows.
+func (p *Parser) open(text []byte, last bool) (h head, is verdict) {
+	p.use = p.f
+	if h, is = p.f.head(p.tools, text, true, last); is == yes {
+		return h, yes
+	}
+	for _, f := range p.f.also {
+		other, also := f.head(p.tools, text, true, last)
+		switch {
+		case also == yes:
+			p.use = f
+			return other, yes
+		case also == unclear:
+			is = unclear
+		}
+	}
+	return h, is
 }
 
 // wait makes a long text wait for a part of its length more, so that reading it again and again
@@ -157,10 +185,15 @@ func (p *Parser) begin(h head, text []byte) (rest []byte) {
 	p.calls++
 	p.after, p.inObject = true, h.inObject
 	d := Delta{Call: p.calls - 1, Name: h.name}
-	if h.arguments != nil {
+	switch {
+	case h.arguments != nil:
 		d.Arguments, d.End = h.arguments, true
 		p.state = inEnd
-	} else {
+	case p.use.xml != nil:
+		d.Arguments = []byte("{")
+		p.state = inParameters
+		p.readXML(h.name)
+	default:
 		p.state, p.nesting = inArguments, nesting{}
 	}
 	p.deltas = append(p.deltas, d)
@@ -198,23 +231,30 @@ func (p *Parser) end(text []byte, last bool) (rest []byte, more bool) {
 		p.wait(text)
 		return text, false
 	}
+	return p.ended(text[n:]), true
+}
+
+// ended goes on after a call.
+func (p *Parser) ended(text []byte) []byte {
 	p.state = inText
-	if p.f.section != "" {
+	if p.use.section != "" || p.use.chained {
 		p.state = inSection
 	}
-	return text[n:], true
+	return text
 }
 
 // section takes what follows a call in a section: another call, or the end of the section.
 func (p *Parser) section(text []byte, last bool) (rest []byte, more bool) {
-	c := &cursor{b: text, last: last}
-	if is := c.match(p.f.sectionEnd); is == unclear {
-		return text, false
-	} else if is == yes {
-		p.state = inText
-		return text[c.i:], true
+	if !p.use.chained {
+		c := &cursor{b: text, last: last}
+		if is := c.match(p.use.sectionEnd); is == unclear {
+			return text, false
+		} else if is == yes {
+			p.state = inText
+			return text[c.i:], true
+		}
 	}
-	h, is := p.head(text, false, last)
+	h, is := p.use.head(p.tools, text, false, last)
 	switch is {
 	case unclear:
 		p.wait(text)

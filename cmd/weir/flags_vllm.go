@@ -93,7 +93,8 @@ var vllmFlags = []vllmFlag{
 		anyValue, "requests contain text only"},
 	{"interleave-mm-strings enable-mm-embeds trust-request-mm-kwargs mm-encoder-only mm-device-do-normalize", nil, "requests contain text only"},
 
-	{"tool-call-parser tool-strict-level", anyValue, "the tool calls that a model writes remain text"},
+	{"enable-auto-tool-choice", nil, "a request with tools has tool_choice \"auto\" unless it says otherwise"},
+	{"tool-strict-level", anyValue, "--tool-constraint says what calls of tools obey"},
 
 	// Logs and what surrounds the server.
 	{"disable-log-stats aggregate-engine-logging disable-uvicorn-access-log enable-logging-iteration-details log-error-stack enable-log-deltas fail-on-environ-validation enable-flash-late-interaction enable-layerwise-nvtx-tracing enable-offline-docs enable-ssl-refresh",

@@ -198,14 +198,14 @@ func TestVLLMNames(t *testing.T) {
 
 // TestAnswerOptions: the flags that say how requests are answered reach the server.
 func TestAnswerOptions(t *testing.T) {
-	o, _ := parseServe(t, "--no-enable-prompt-tokens-details", "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--exclude-tools-when-tool-choice-none", "--seed", "-3",
+	o, _ := parseServe(t, "--no-enable-prompt-tokens-details", "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--tool-constraint", "off", "--exclude-tools-when-tool-choice-none", "--seed", "-3",
 		"--structured-outputs-config", `{"backend":"xgrammar","disable_any_whitespace":true,"reasoning_parser":"qwen3"}`, "--structured-outputs-config.enable_in_reasoning", "true", "--structured-outputs-config.one_of_any", "true")
 	c := o.serverConfig(slog.New(slog.DiscardHandler))
-	if !c.NoPromptDetails || !c.AutoTools || !c.ExcludeTools || c.Seed == nil || int64(*c.Seed) != -3 || !c.NoWhitespace || !c.OneOfAny || !c.InThoughts || o.model.reasoningParser != "qwen3" {
+	if !c.NoPromptDetails || !c.UnconstrainedCalls || o.model.callParser != "hermes" || !c.ExcludeTools || c.Seed == nil || int64(*c.Seed) != -3 || !c.NoWhitespace || !c.OneOfAny || !c.InThoughts || o.model.reasoningParser != "qwen3" {
 		t.Errorf("%+v, reasoning parser %s", c.Answers, o.model.reasoningParser)
 	}
 	o, _ = parseServe(t)
-	if c := o.serverConfig(slog.New(slog.DiscardHandler)); c.NoPromptDetails || c.AutoTools || c.ExcludeTools || c.Seed != nil || c.NoWhitespace || c.OneOfAny || c.InThoughts {
+	if c := o.serverConfig(slog.New(slog.DiscardHandler)); c.NoPromptDetails || c.UnconstrainedCalls || o.model.callParser != "auto" || c.ExcludeTools || c.Seed != nil || c.NoWhitespace || c.OneOfAny || c.InThoughts {
 		t.Errorf("without flags: %+v", c.Answers)
 	}
 	for _, args := range [][]string{

@@ -46,7 +46,7 @@ func (o *inspectOptions) bind(f *flagSet) {
 	f.StringVar(&o.model.tokenizer, "tokenizer", "", "`folder` with the tokenizer, tokenizer_config.json and chat template to use, or the name of a model on the hub that has them (default: the model's folder)")
 	f.StringVar(&o.model.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own, or the text of one")
 	o.model.hub.bind(f)
-	o.model.generationConfig, o.model.contentFormat, o.model.reasoningParser, o.model.responseRole = "auto", "auto", "auto", "assistant"
+	o.model.generationConfig, o.model.contentFormat, o.model.reasoningParser, o.model.callParser, o.model.responseRole = "auto", "auto", "auto", "auto", "assistant"
 	f.group("Types")
 	o.bindTypes(f)
 	o.pin, o.kvDtype = cpu.PinNone, "auto"

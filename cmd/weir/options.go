@@ -14,6 +14,7 @@ type modelOptions struct {
 	templateKwargs   string
 	responseRole     string
 	reasoningParser  string
+	callParser       string // --tool-call-parser
 	generationConfig string
 	override         string // --override-generation-config
 	runner           string
@@ -32,6 +33,7 @@ func (o *modelOptions) bind(f *flagSet) {
 	f.StringVar(&o.templateKwargs, "default-chat-template-kwargs", "", "`JSON` object with arguments for the template, which requests may override")
 	f.StringVar(&o.responseRole, "response-role", "assistant", "`role` of the message that the model writes")
 	f.StringVar(&o.reasoningParser, "reasoning-parser", "auto", "`name` of the way in which the model marks its reasoning, such as qwen3 or deepseek_r1; auto goes by the marks in the chat template, none leaves the marks in the content")
+	f.StringVar(&o.callParser, "tool-call-parser", "auto", "`name` of the form in which the model calls tools, such as hermes or llama3_json; auto goes by the marks in the chat template")
 	f.StringVar(&o.generationConfig, "generation-config", "auto", "where default sampling parameters come from: auto, the model's generation_config.json; vllm, nowhere; otherwise a `folder` with such a file")
 	o.hub.bind(f)
 	f.oneOf(&o.runner, "runner", "what the model does: generate text, or give a vector for each text (pooling); auto embeds if the model's folder has the modules.json of sentence-transformers, or scores if these say so", "auto", "generate", "pooling")

@@ -15,13 +15,14 @@ import (
 type answerOptions struct {
 	promptDetails bool
 	tools         openai.Tools
+	constraint    string // --tool-constraint
 	seed          seed
 	structured    structuredConfig
 }
 
 func (o *answerOptions) bind(f *flagSet, reasoningParser *string) {
 	f.BoolVar(&o.promptDetails, "enable-prompt-tokens-details", true, "say in the usage how many tokens of the prompt the prefix cache had")
-	f.BoolVar(&o.tools.AutoTools, "enable-auto-tool-choice", false, "accept tool_choice \"auto\"; the template shows the tools to the model, and the calls that it writes remain text")
+	f.oneOf(&o.constraint, "tool-constraint", "what calls of tools obey that nobody has demanded: lazy, their tools' schemas, from the mark on that begins a call; off, nothing, unless the tool is strict", "lazy", "off")
 	f.BoolVar(&o.tools.ExcludeTools, "exclude-tools-when-tool-choice-none", false, "do not show a request's tools to the template if its tool_choice is \"none\"")
 	f.Var(&o.seed, "seed", "`number` from which the seeds of requests are made that give none; the same requests in the same order then have the same answers (default: such seeds are random)")
 	o.structured.reasoningParser = reasoningParser
@@ -35,6 +36,7 @@ func (o *answerOptions) bind(f *flagSet, reasoningParser *string) {
 func (o *answerOptions) apply(c *openai.Config) {
 	c.NoPromptDetails = !o.promptDetails
 	c.Tools, c.Constrained = o.tools, o.structured.Constrained
+	c.UnconstrainedCalls = o.constraint == "off"
 	if o.seed.given {
 		c.Seed = &o.seed.value
 	}

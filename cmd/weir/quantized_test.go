@@ -64,7 +64,7 @@ func TestQuantizedFiles(t *testing.T) {
 // layers count.
 func TestServeQuantizedFile(t *testing.T) {
 	t.Parallel()
-	s, err := openSource("", &modelOptions{contentFormat: "auto", reasoningParser: "auto", generationConfig: "auto", responseRole: "assistant"})
+	s, err := openSource("", &modelOptions{contentFormat: "auto", reasoningParser: "auto", callParser: "auto", generationConfig: "auto", responseRole: "assistant"})
 	if err != nil {
 		t.Fatal(err)
 	}

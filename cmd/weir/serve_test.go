@@ -366,6 +366,7 @@ func TestBadStart(t *testing.T) {
 		"two models":        {args: []string{"a", "b"}, want: "one model", code: 2},
 		"a budget":          {args: []string{"--max-num-batched-tokens", "4", "--max-num-seqs", "8"}, want: "--max-num-seqs", code: 2},
 		"a parser":          {args: []string{"--reasoning-parser", "r2"}, want: "none of auto, none, qwen3", code: 2},
+		"a form of calls":   {args: []string{"--tool-call-parser", "r2"}, want: "none of auto, ", code: 2},
 		"a field":           {args: []string{"--reasoning-field", "thoughts"}, want: "reasoning_content", code: 2},
 		"kwargs":            {args: []string{"--default-chat-template-kwargs", "{"}, want: "kwargs", code: 2},
 		"a profile":         {args: []string{"--device", "sim", "--sim-profile", "/nonexistent"}, want: "sim-profile", code: 2},

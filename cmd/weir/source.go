@@ -13,6 +13,7 @@ import (
 	"weir/chat"
 	"weir/chat/jinja"
 	"weir/chat/reasoning"
+	"weir/chat/toolcall"
 	"weir/internal/jsontext"
 	"weir/internal/plainfile"
 	"weir/model"
@@ -330,6 +331,12 @@ func openChat(files fs.FS, suffix string, o *modelOptions) (_ *chat.Renderer, eo
 	}
 	if cfg.Reasoning, err = reasoning.Parse(o.reasoningParser); err != nil {
 		return nil, "", usageError{fmt.Errorf("--reasoning-parser: %w", err)}
+	}
+	if o.callParser != "auto" {
+		known := false
+		if cfg.Calls, known = toolcall.Named(o.callParser); !known {
+			return nil, "", usageError{fmt.Errorf("--tool-call-parser: %q is none of auto, %s", o.callParser, strings.Join(toolcall.Names(), ", "))}
+		}
 	}
 	if o.templateKwargs != "" {
 		if err := jsontext.Scan([]byte(o.templateKwargs), api.DefaultLimits().Depth); err != nil {

@@ -57,7 +57,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"chat": {
-		may:    []string{"api", "chat/jinja", "chat/reasoning", "internal/memory"},
+		may:    []string{"api", "chat/jinja", "chat/reasoning", "chat/toolcall", "internal/memory"},
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
@@ -219,7 +219,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/messagesapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/messagesapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
@@ -239,7 +239,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -247,6 +247,11 @@ var rules = map[string]rule{
 		may:    []string{"api", "calls", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
 		tests:  []string{"auth", "backend/sim", "calls", "internal/testkit", "objects", "queues", "server", "server/servertest", "store"},
 		mayNot: http,
+	},
+	"server/responsesapi": {
+		may:    []string{"api", "internal/jsontext", "server/failure", "server/openai", "server/transport", "store"},
+		tests:  []string{"auth", "chat", "feedback", "server/servertest"},
+		mayNot: []string{"net/http"},
 	},
 	"server/sdktest": {
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "tokenizer"},

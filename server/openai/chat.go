@@ -91,7 +91,13 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	}
 	a.scored = p.requests[0].Prompt != nil
 	if prompt.Divided && a.marks.Rewrites(a.output) {
-		p.requests[0].Show = m.thinkTags(a.marks)
+		p.requests[0].Show = m.special(a.marks.Tokens())
+	}
+	if a.calls, bad = s.calls(q, &prompt, &p.reply); bad != nil {
+		return nil, bad
+	}
+	if p.calls = a.calls; a.calls != nil {
+		p.requests[0].Show = append(p.requests[0].Show, m.special(a.calls.format.Tokens())...)
 	}
 	if a.hideThoughts {
 		a.echoThought = ""
@@ -113,10 +119,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 // check refuses a request for reasons that can be found without rendering it: its fields,
 // the model and the settings.
 func (s *Service) check(m *Model, q *api.ChatRequest) *api.Error {
-	if s.cfg.AutoTools {
-		q.AllowAuto()
-	}
-	if s.cfg.ExcludeTools && q.ToolChoice == "none" {
+	if s.cfg.ExcludeTools && q.ToolChoice.Given && q.ToolChoice.Mode == api.ChoiceNone {
 		q.Tools = nil
 	}
 	if bad := q.CheckPrompt(); bad != nil {
@@ -134,6 +137,9 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest, in *input) (chat
 	limit, bad := m.promptLimit(&q.Options)
 	if bad != nil {
 		return chat.Prompt{}, nil, bad
+	}
+	if in.past != nil && in.past.IDs != nil {
+		return m.continued(ctx, q, in, limit)
 	}
 	p, bad := m.render(ctx, q, in)
 	if bad != nil {

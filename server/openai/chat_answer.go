@@ -15,8 +15,9 @@ type chatAnswer struct {
 	// echo is put before the content of every choice, echoThought before its reasoning;
 	// "": nothing is.
 	echo, echoThought string
-	hideThoughts      bool // include_reasoning false
-	scored            bool // prompt_logprobs
+	hideThoughts      bool     // include_reasoning false
+	scored            bool     // prompt_logprobs
+	calls             *calling // nil: nothing is called
 }
 
 func (a *chatAnswer) promptTokens() int { return len(a.prompt) }
@@ -49,21 +50,32 @@ func (a *chatAnswer) thoughtTokens(r *reply, ids []int32) int {
 
 // choice returns choice i of an answer that is complete.
 func (a *chatAnswer) choice(i int, g *gathered, logprobs bool) api.Choice {
-	thought, content := a.divide(g.text)
-	return api.Choice{
-		Index: i, Role: a.role, Content: content, Reasoning: thought,
+	c := api.Choice{
+		Index: i, Role: a.role,
 		Logprobs: g.logprobs, HasLogprobs: logprobs,
 		FinishReason: g.finish, StopReason: g.stop, TokenIDs: g.ids,
 	}
+	a.divide(&c, g.text)
+	if len(c.Calls) > 0 {
+		c.FinishReason = a.calls.finish(g.finish)
+	}
+	return c
 }
 
 func (a *chatAnswer) encoder(r *reply, st *engine.Stream) encoder {
 	e := &chatEncoder{r: r, a: a, st: st, enc: api.NewStream(r.meta, r.form), chunks: newChunker(r)}
-	if a.marks.Rewrites(a.output) {
-		e.split, e.counts = make([]reasoning.Splitter, r.n), make([]reasoning.Counter, r.n)
-		for i := range e.split {
-			e.split[i], e.counts[i] = a.marks.New(a.output), a.marks.NewCounter(a.output)
-		}
+	thinks := a.marks.Rewrites(a.output)
+	if thinks {
+		e.counts = make([]reasoning.Counter, r.n)
+	}
+	for i := range e.counts {
+		e.counts[i] = a.marks.NewCounter(a.output)
+	}
+	if thinks || a.calls != nil {
+		e.split = make([]divider, r.n)
+	}
+	for i := range e.split {
+		e.split[i] = a.divider()
 	}
 	return e
 }
@@ -78,8 +90,8 @@ type chatEncoder struct {
 
 	opened int // events written so far that come before the first token
 	chunks chunker
-	counts []reasoning.Counter  // of the tokens of each choice that are thought; nil: none are
-	split  []reasoning.Splitter // of each choice; nil: all text is content
+	counts []reasoning.Counter // of the tokens of each choice that are thought; nil: none are
+	split  []divider           // of each choice; nil: all text is content
 
 	chunk api.Chunk
 }

@@ -1,7 +1,9 @@
 package openai_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -76,11 +78,90 @@ func TestR9Pooling(t *testing.T) {
 			}
 		}
 		for _, task := range []string{"embed", "classify", "token_embed", "token_classify", "plugin"} {
-			if task == name {
+			if task == name || task == "token_"+name {
 				continue
 			}
 			status, answer, _ := h.Get("POST", "/pooling", `{"input":"Hi","task":"`+task+`"}`)
 			servertest.Refused(t, status, answer, 400, "")
+		}
+	}
+}
+
+// TestR9Tokens: with the tasks of tokens there is a vector, or there are the numbers of the classes, for each token of an input.
+func TestR9Tokens(t *testing.T) {
+	t.Parallel()
+	texts := []string{"Hi", "Once upon a time"}
+	plan := head(3, pooling.Softmax)
+	pooler := head(3, pooling.Softmax)
+	pooler.Layers = append([]pooling.Dense{{In: vectorSize, Out: vectorSize, W: make([]float32, vectorSize*vectorSize), Activation: pooling.Tanh}}, pooler.Layers...)
+	pooler.Pooler = 1 // it makes every vector 0
+	for _, c := range []struct {
+		name, task string
+		plan       *pooling.Plan
+		more       map[string]any
+		want       func(vector []float32) []float32
+		columns    int
+	}{
+		{"embed", "token_embed", nil, nil, unit, vectorSize},
+		{"embed, raw", "token_embed", nil, map[string]any{"use_activation": false}, func(v []float32) []float32 { return v }, vectorSize},
+		{"embed, cut", "token_embed", nil, map[string]any{"dimensions": 3}, func(v []float32) []float32 { return unit(v[:3]) }, 3},
+		{"classify", "token_classify", plan, nil, func(v []float32) []float32 { return plan.Apply(nil, v, pooling.Options{}) }, 3},
+		{"classify, raw", "token_classify", plan, map[string]any{"use_activation": false}, func(v []float32) []float32 { return plan.Apply(nil, v, pooling.Options{Raw: true}) }, 3},
+		{"classify without the pooler", "token_classify", pooler, nil, func(v []float32) []float32 { return plan.Apply(nil, v, pooling.Options{}) }, 3},
+	} {
+		h := newEmbedder(t, func(s *servertest.Setup) {
+			if c.plan != nil {
+				s.Model.Pooling = c.plan
+			}
+		})
+		fields := map[string]any{"input": texts, "task": c.task}
+		for k, v := range c.more {
+			fields[k] = v
+		}
+		var got struct {
+			Data []struct {
+				Index  int
+				Object string
+				Data   [][]float32
+			}
+		}
+		h.post(t, "/pooling", fields, &got)
+		fields["encoding_format"] = "bytes"
+		body, _ := json.Marshal(fields)
+		status, answer, headers := h.Get("POST", "/pooling", string(body))
+		if status != 200 || len(got.Data) != 2 {
+			t.Fatalf("%s: %d, %+v", c.name, status, got)
+		}
+		at := 0
+		for i, text := range texts {
+			tokens := servertest.Encode(text, true)
+			all := h.pooled(t, tokens, engine.PoolAll)
+			if len(got.Data[i].Data) != len(tokens) || got.Data[i].Index != i || got.Data[i].Object != "pooling" {
+				t.Fatalf("%s: %+v for %d tokens", c.name, got.Data[i], len(tokens))
+			}
+			for n, row := range got.Data[i].Data {
+				if want := c.want(all[n*vectorSize : (n+1)*vectorSize]); !slices.Equal(row, want) {
+					t.Errorf("%s, token %d: %v, want %v", c.name, n, row, want)
+				}
+				for _, x := range row {
+					if bits := binary.LittleEndian.Uint32([]byte(answer[at:])); math.Float32frombits(bits) != x {
+						t.Fatalf("%s, token %d: %x, want %v", c.name, n, bits, x)
+					}
+					at += 4
+				}
+			}
+			if shape := fmt.Sprintf(`"shape":[%d,%d]`, len(tokens), c.columns); !strings.Contains(headers.Get("Metadata"), shape) {
+				t.Errorf("%s: %s does not have %s", c.name, headers.Get("Metadata"), shape)
+			}
+		}
+		if at != len(answer) {
+			t.Errorf("%s: %d bytes, want %d", c.name, len(answer), at)
+		}
+		fields["encoding_format"] = "base64"
+		var coded struct{ Data []struct{ Data []byte } }
+		h.post(t, "/pooling", fields, &coded)
+		if string(coded.Data[0].Data)+string(coded.Data[1].Data) != answer {
+			t.Errorf("%s: base64 has other bytes", c.name)
 		}
 	}
 }

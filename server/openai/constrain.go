@@ -23,6 +23,7 @@ import (
 type constraints struct {
 	prepare func() (*grammarSet, error)
 	ready   atomic.Pointer[grammarSet] // what prepare has returned
+	refused refusedTools
 }
 
 // grammarSet is what all grammars of one model share.
@@ -54,28 +55,40 @@ func newConstraints(m *Model, account *memory.Account) *constraints {
 // are compiled on a queue of their own, so that one which takes seconds does not delay the
 // prompts of other requests. In the queue, large ones do not delay small ones.
 func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
-	q := p.constraint
-	if q == nil {
+	q, calls := p.constraint, p.calls
+	if q == nil && !calls.constrains() {
 		return nil
 	}
 	if err := c.Memory().Grow(c.Context(), pastSize(p)); err != nil {
 		return err
 	}
-	want := spec(q, s.cfg.Constrained)
+	var want grammar.Spec
+	if q != nil {
+		want = spec(q, s.cfg.Constrained)
+	}
 	want.Prefix = p.given
 	p.constraint, p.given = nil, "" // from here on they are the compiler's
 	// A worker that compiles for a client that leaves goes on alone until the compiler
 	// notices that.
 	used := new(use)
 	c.AtEnd(used.end)
-	set, g, err := m.constraints.compile(c.Context(), q.Kind, want, used, func(ctx context.Context, large bool, f func()) error {
+	compile := compilation{to: m.constraints, used: used, queue: func(ctx context.Context, large bool, f func()) error {
 		turn := c.Turn()
 		if large {
 			turn.Size = transport.LargeBody
 		}
 		return s.compiling.Do(ctx, turn, f)
-	})
-	if err != nil {
+	}}
+	var set *grammarSet
+	var g *grammar.Grammar
+	var err error
+	if calls.constrains() {
+		set, g, err = compile.calls(c.Context(), calls, q, want)
+		calls.report(&p.reply)
+	} else {
+		set, g, err = compile.constraint(c.Context(), q.Kind, want)
+	}
+	if err != nil || g == nil {
 		return err
 	}
 	p.reply.form.Warnings = s.warnings(g, p.reply.meta.ID)
@@ -158,9 +171,12 @@ func (u *use) begin(g *grammar.Grammar) {
 	defer u.mu.Unlock()
 	if u.ended {
 		g.Release()
-	} else {
-		u.g = g
+		return
 	}
+	if u.g != nil { // of a constraint that was given up
+		u.g.Release()
+	}
+	u.g = g
 }
 
 // end is called when the call ends.
@@ -187,23 +203,52 @@ func (s *Service) given(p *chat.Prompt) string {
 	return strings.Clone(p.Given)
 }
 
-// compile makes the grammar of want, a constraint of the given kind, on workers of a queue,
+// A refusal says why a constraint cannot be used.
+type refusal struct {
+	detail    string
+	continued bool // it is the beginning of the output that does not fit
+}
+
+func (r *refusal) Error() string { return r.detail }
+
+// compilation is how the grammars of a request are made.
+type compilation struct {
+	to    *constraints
+	used  *use
+	queue grammar.Queue
+}
+
+// constraint makes the grammar of a constraint of the given kind, or says in its words why it
+// cannot be used.
+func (c *compilation) constraint(ctx context.Context, kind api.ConstraintKind, want grammar.Spec) (*grammarSet, *grammar.Grammar, error) {
+	set, g, err := c.compile(ctx, want)
+	if no := (*refusal)(nil); errors.As(err, &no) {
+		if no.continued {
+			return nil, nil, api.ErrContinued(no.detail)
+		}
+		return nil, nil, api.ErrConstraint(kind, no.detail)
+	}
+	return set, g, err
+}
+
+// compile makes the grammar of want on workers of the queue,
 // and fills its first mask. The first mask is by far the most expensive, and what it computes
-// is kept for later ones. (Compiling has filled it already; here it is looked at.)
-func (c *constraints) compile(ctx context.Context, kind api.ConstraintKind, want grammar.Spec, used *use, queue grammar.Queue) (*grammarSet, *grammar.Grammar, error) {
-	set, err := c.set(ctx, queue)
+// is kept for later ones. (Compiling has filled it already; here it is looked at.) If want
+// cannot be used the error is a *refusal.
+func (c *compilation) compile(ctx context.Context, want grammar.Spec) (*grammarSet, *grammar.Grammar, error) {
+	set, err := c.to.set(ctx, c.queue)
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := set.compiler.CompileOn(ctx, want, queue)
+	g, err := set.compiler.CompileOn(ctx, want, c.queue)
 	if errors.Is(err, grammar.ErrPrefix) {
-		return nil, nil, api.ErrContinued(err.Error())
+		return nil, nil, &refusal{err.Error(), true}
 	}
 	if bad := (*grammar.Error)(nil); errors.As(err, &bad) {
-		return nil, nil, api.ErrConstraint(kind, bad.Error())
+		return nil, nil, &refusal{detail: bad.Error()}
 	}
 	if errors.Is(err, memory.ErrNever) {
-		return nil, nil, api.ErrConstraint(kind, "it needs more memory than the server has")
+		return nil, nil, &refusal{detail: "it needs more memory than the server has"}
 	}
 	if errors.Is(err, grammar.ErrDeadline) {
 		return nil, nil, failure.ErrCompiling
@@ -211,7 +256,7 @@ func (c *constraints) compile(ctx context.Context, kind api.ConstraintKind, want
 	if err != nil {
 		return nil, nil, err
 	}
-	used.begin(g)
+	c.used.begin(g)
 	bad := g.NewMatcher().FillPaced(make([]uint32, len(set.lexicon.scratch)), func(waiting bool) bool {
 		if waiting { // for another request that fills a mask of this grammar
 			time.Sleep(100 * time.Microsecond)
@@ -222,10 +267,10 @@ func (c *constraints) compile(ctx context.Context, kind api.ConstraintKind, want
 		return nil, nil, context.Cause(ctx)
 	}
 	if errors.Is(bad, grammar.ErrTooComplex) {
-		return nil, nil, api.ErrConstraint(kind, "it is too ambiguous")
+		return nil, nil, &refusal{detail: "it is too ambiguous"}
 	}
 	if bad != nil {
-		return nil, nil, api.ErrConstraint(kind, "this model's vocabulary has no token that such an output can begin with")
+		return nil, nil, &refusal{detail: "this model's vocabulary has no token that such an output can begin with"}
 	}
 	return set, g, nil
 }

@@ -1,14 +1,17 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"weir/api"
 	"weir/engine"
 	"weir/pooling"
 	"weir/sampler"
+	"weir/server/failure"
 	"weir/server/transport"
 )
 
@@ -20,7 +23,10 @@ type pooled struct {
 	prompt   int              // tokens of all
 	size     int64            // bytes of the vectors and of the answer
 	// encode makes the answer of the vectors of the network, one for each request.
-	encode func(meta api.Meta, vectors [][]float32) ([]byte, error)
+	encode func(ctx context.Context, meta api.Meta, vectors [][]float32) ([]byte, error)
+	binary bool // the answer is no JSON
+	// metadata is a header of a binary answer, which encode sets; "": there is none.
+	metadata string
 }
 
 // Embeddings answers POST /v1/embeddings.
@@ -75,24 +81,49 @@ func (s *Service) prepareVectors(ctx context.Context, m *Model, in *input, kind 
 	if err != nil {
 		return nil, err
 	}
-	options := pooling.Options{Raw: q.Raw}
-	size := m.Pooling.Size()
+	options := pooling.Options{Raw: q.Raw, Token: strings.HasPrefix(q.Task, "token_")}
+	size, pool := m.Pooling.Size(), poolings[m.Pooling.Kind]
 	if q.Dimensions != nil {
 		options.Dimensions = *q.Dimensions
 		size = options.Dimensions
 	}
-	p := s.pooled(m, &q.Options, from, kind, inputs)
-	answer := api.Embeddings{Pooling: kind == "pooling", Base64: q.Base64, Prompt: p.prompt}
-	p.size += int64(len(inputs)) * int64(4*(m.Pooling.Size()+size)+64+api.FloatSize*size)
-	p.encode = func(meta api.Meta, vectors [][]float32) (_ []byte, err error) {
+	if options.Token {
+		pool = engine.PoolAll
+	}
+	p := s.pooled(m, &q.Options, from, kind, inputs, pool)
+	answer := api.Embeddings{Pooling: kind == "pooling", Encoding: q.Encoding, Prompt: p.prompt}
+	rows := len(inputs)
+	if options.Token {
+		answer.Columns, rows = size, p.prompt
+	}
+	p.size += int64(rows)*int64(4*(m.Pooling.Size()+size)+api.FloatSize*size) + 128*int64(len(inputs))
+	p.binary = q.Encoding.Format.Binary()
+	if q.Encoding.Format == api.BytesVectors {
+		described := api.Meta{ID: api.PooledID(kind, p.id), Model: m.Names[0]}
+		n := described.MetadataSize(len(inputs))
+		if n > maxMetadata {
+			return nil, failure.BadRequest("encoding_format", "encoding_format is 'bytes', whose header metadata would be longer than %d bytes with %d inputs. Send fewer, or use 'bytes_only'.", maxMetadata, len(inputs))
+		}
+		p.size += 3 * int64(n)
+	}
+	p.encode = func(ctx context.Context, meta api.Meta, vectors [][]float32) (_ []byte, err error) {
 		answer.Meta = meta
-		if answer.Vectors, err = m.apply(vectors, options); err != nil {
+		if answer.Vectors, err = m.applyAll(ctx, vectors, options); err != nil {
 			return nil, err
 		}
-		return api.AppendEmbeddings(make([]byte, 0, answer.Size()), &answer), nil
+		if !p.binary {
+			return api.AppendEmbeddings(make([]byte, 0, answer.Size()), &answer), nil
+		}
+		if answer.Encoding.Format == api.BytesVectors {
+			p.metadata = string(api.AppendVectorMetadata(nil, &answer))
+		}
+		return api.AppendVectorBytes(make([]byte, 0, rows*size*answer.Encoding.Type.Size()), &answer), nil
 	}
 	return p, nil
 }
+
+// maxMetadata is the most bytes of the header metadata. Python's HTTP client takes no longer lines than 65536.
+const maxMetadata = 60_000
 
 // prepareClassify does for /classify what prepareChat does for chats.
 func (s *Service) prepareClassify(ctx context.Context, m *Model, in *input) (*pooled, error) {
@@ -104,10 +135,10 @@ func (s *Service) prepareClassify(ctx context.Context, m *Model, in *input) (*po
 	if err != nil {
 		return nil, err
 	}
-	p := s.pooled(m, &q.Options, from, "classify", inputs)
+	p := s.pooled(m, &q.Options, from, "classify", inputs, poolings[m.Pooling.Kind])
 	answer := api.Classes{Labels: m.Scoring.Labels, Prompt: p.prompt}
 	p.size += int64(len(inputs)) * int64(4*m.Pooling.Size()+128+api.FloatSize*m.Pooling.Size()+m.Scoring.longest())
-	p.encode = func(meta api.Meta, vectors [][]float32) (_ []byte, err error) {
+	p.encode = func(_ context.Context, meta api.Meta, vectors [][]float32) (_ []byte, err error) {
 		answer.Meta = meta
 		if answer.Probs, err = m.apply(vectors, pooling.Options{Raw: q.Raw}); err != nil {
 			return nil, err
@@ -122,6 +153,29 @@ func (m *Model) apply(vectors [][]float32, o pooling.Options) ([][]float32, erro
 	all := make([][]float32, len(vectors))
 	for i, v := range vectors {
 		all[i] = m.Pooling.Apply(make([]float32, 0, m.Pooling.Size()), v, o)
+		if err := finite(i, all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// applyAll is apply for vectors that are, with Options.Token, those of all tokens of an input, one after the other. It ends early
+// with ctx.
+func (m *Model) applyAll(ctx context.Context, vectors [][]float32, o pooling.Options) ([][]float32, error) {
+	if !o.Token {
+		return m.apply(vectors, o)
+	}
+	all := make([][]float32, len(vectors))
+	for i, v := range vectors {
+		n := len(v) / m.Pooling.Hidden
+		all[i] = make([]float32, 0, n*cmp.Or(o.Dimensions, m.Pooling.Size()))
+		for t := range n {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			all[i] = m.Pooling.Apply(all[i], v[t*m.Pooling.Hidden:(t+1)*m.Pooling.Hidden], o)
+		}
 		if err := finite(i, all[i]); err != nil {
 			return nil, err
 		}
@@ -162,8 +216,8 @@ func (m *Model) checkTask(kind, task string) *api.Error {
 		return refuse("it embeds.")
 	case kind == "score" && p.Labels > 1:
 		return refuse(fmt.Sprintf("it tells %d classes apart, and a score is one number.", p.Labels))
-	case task != "" && task != own:
-		return api.ErrTask(fmt.Sprintf("Unsupported task: %q. The task of the model %s is %q.", task, m.Names[0], own))
+	case task != "" && task != own && task != "token_"+own:
+		return api.ErrTask(fmt.Sprintf("Unsupported task: %q. The tasks of the model %s are %q and %q.", task, m.Names[0], own, "token_"+own))
 	}
 	return nil
 }
@@ -260,8 +314,8 @@ func (m *Model) pooledLimit(q *api.Options, side bool) (promptLimit, *api.Error)
 // poolings are the engine's names of what a plan wants.
 var poolings = [...]engine.Pooling{pooling.Last: engine.PoolLast, pooling.First: engine.PoolFirst, pooling.Mean: engine.PoolMean, pooling.Max: engine.PoolMax}
 
-// pooled makes the requests of the engine for inputs. Their answer is the caller's affair.
-func (s *Service) pooled(m *Model, q *api.Options, from Sender, kind string, inputs []promptTokens) *pooled {
+// pooled makes the requests of the engine for inputs, of which it wants pool. Their answer is the caller's affair.
+func (s *Service) pooled(m *Model, q *api.Options, from Sender, kind string, inputs []promptTokens, pool engine.Pooling) *pooled {
 	p := &pooled{kind: kind, id: from.ID, requests: make([]engine.Request, len(inputs)), size: 512 + 6*int64(len(from.ID)+len(m.Names[0]))}
 	if p.id == "" && q.RequestID == nil {
 		p.id = s.cfg.NewID()
@@ -272,11 +326,15 @@ func (s *Service) pooled(m *Model, q *api.Options, from Sender, kind string, inp
 	}
 	for i, t := range inputs {
 		p.requests[i] = engine.Request{
-			Tokens: t.ids, Types: t.types, Pool: poolings[m.Pooling.Kind], Priority: int64(q.Priority),
+			Tokens: t.ids, Types: t.types, Pool: pool, Priority: int64(q.Priority),
 			Salt: s.salts.salt(from.Who, from.Project, salt), Sampling: sampler.DefaultParams(),
 		}
 		p.prompt += len(t.ids)
-		p.size += preparingPrompt + 4*int64(len(t.types)) + engineSize(&p.requests[i], m.VocabSize) + 4*int64(m.Pooling.Hidden)
+		vectors := 1
+		if pool == engine.PoolAll {
+			vectors = len(t.ids)
+		}
+		p.size += preparingPrompt + 4*int64(len(t.types)) + engineSize(&p.requests[i], m.VocabSize) + 4*int64(vectors)*int64(m.Pooling.Hidden)
 	}
 	return p
 }
@@ -313,12 +371,19 @@ func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 		c.Fail(err)
 		return
 	}
-	answer, err := p.encode(api.Meta{ID: id, Created: s.http.Now().Unix(), Model: m.Names[0]}, vectors)
+	answer, err := p.encode(c.Context(), api.Meta{ID: id, Created: s.http.Now().Unix(), Model: m.Names[0]}, vectors)
 	if err != nil {
 		c.Fail(err)
 		return
 	}
-	c.ReplyReserved(answer)
+	if !p.binary {
+		c.ReplyReserved(answer)
+		return
+	}
+	if p.metadata != "" {
+		c.Response.Header.Set("metadata", p.metadata)
+	}
+	c.ReplyBinary(answer)
 }
 
 // vectors waits for the vectors of n requests.

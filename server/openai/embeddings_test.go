@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -184,6 +185,71 @@ func TestE4Formats(t *testing.T) {
 	}
 }
 
+// TestE4Bytes: base64, bytes and the header that describes them carry what decimal digits do, in every type of numbers and order of bytes.
+func TestE4Bytes(t *testing.T) {
+	t.Parallel()
+	h := newEmbedder(t, nil)
+	inputs := []any{"Hi", "Once upon a time"}
+	plain := h.embed(t, map[string]any{"input": inputs})
+	for name, size := range map[string]int{"float32": 4, "float16": 2, "bfloat16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1} {
+		for _, order := range []any{nil, "native", "little", "big"} {
+			fields := map[string]any{"input": inputs, "embed_dtype": name, "endianness": order, "encoding_format": "base64"}
+			var want []byte
+			coded := h.embed(t, fields)
+			for i := range coded.Data {
+				var b []byte
+				if err := json.Unmarshal(coded.Data[i].Embedding, &b); err != nil || len(b) != size*vectorSize {
+					t.Fatalf("%s: %v: %s", name, err, coded.Data[i].Embedding)
+				}
+				want = append(want, b...)
+			}
+			if name == "float32" {
+				got := make([]float32, 2*vectorSize)
+				for i := range got {
+					bits := binary.LittleEndian.Uint32(want[4*i:])
+					if order == "big" {
+						bits = binary.BigEndian.Uint32(want[4*i:])
+					}
+					got[i] = math.Float32frombits(bits)
+				}
+				if !slices.Equal(got, slices.Concat(plain.Data[0].vector(t), plain.Data[1].vector(t))) {
+					t.Errorf("%v: %v", order, got)
+				}
+			}
+			for _, format := range []string{"bytes", "bytes_only"} {
+				fields["encoding_format"] = format
+				body, _ := json.Marshal(fields)
+				status, answer, headers := h.Get("POST", embeddingPath, string(body))
+				if status != 200 || !bytes.Equal([]byte(answer), want) || headers.Get("Content-Type") != "application/octet-stream" {
+					t.Fatalf("%s: %d %q %x, want %x", body, status, headers.Get("Content-Type"), answer, want)
+				}
+				text := headers.Get("Metadata")
+				if (text != "") != (format == "bytes") {
+					t.Errorf("%s: the metadata is %q", format, text)
+				}
+				if text == "" {
+					continue
+				}
+				var meta struct {
+					ID, Model string
+					Data      []struct {
+						Index, Start, End int
+						Endianness        string
+						Shape             []int
+					}
+					Usage map[string]any
+				}
+				if err := json.Unmarshal([]byte(text), &meta); err != nil || len(meta.Data) != 2 || !strings.HasPrefix(meta.ID, "embd-") || meta.Model != "tiny" || meta.Usage["prompt_tokens"] != plain.Usage["prompt_tokens"] {
+					t.Fatalf("%v: %s", err, text)
+				}
+				if d := meta.Data[1]; d.Index != 1 || d.Start != size*vectorSize || d.End != 2*size*vectorSize || !slices.Equal(d.Shape, []int{vectorSize}) || order != nil && d.Endianness != order {
+					t.Errorf("%s", text)
+				}
+			}
+		}
+	}
+}
+
 // TestE5Truncation: an input of the whole context is taken, a longer one refused or cut.
 func TestE5Truncation(t *testing.T) {
 	t.Parallel()
@@ -255,9 +321,10 @@ func TestE6Refusals(t *testing.T) {
 		{`{"input":{}}`, 400, "", "must be a string or an array"},
 		{`{"input":null}`, 400, "", "must not be null"},
 		{`{"input":[3584]}`, 400, "", "out of vocabulary"},
-		{`{"input":"a","encoding_format":"bytes"}`, 400, "", "must be 'float' or 'base64'"},
-		{`{"input":"a","embed_dtype":"int8"}`, 400, "", "must be 'float32'"},
-		{`{"input":"a","endianness":"big"}`, 400, "", "must be 'native'"},
+		{`{"input":"a","encoding_format":"hex"}`, 400, "", "must be 'float', 'base64', 'bytes' or 'bytes_only', got"},
+		{`{"input":"a","embed_dtype":"int8"}`, 400, "", "must be 'float32', 'float16', 'bfloat16', 'fp8_e4m3' or 'fp8_e5m2', got"},
+		{`{"input":"a","endianness":"middle"}`, 400, "", "must be 'native', 'little' or 'big', got"},
+		{`{"encoding_format":"bytes","input":[` + strings.Repeat(`"a",`, 400) + `"a"]}`, 400, "encoding_format", "or use 'bytes_only'"},
 		{`{"input":"a","dimensions":0}`, 400, "", "dimensions: must be 1 or more"},
 		{`{"input":"a","dimensions":9}`, 400, "dimensions", "have 8 dimensions"},
 		{`{"input":"a","priority":1}`, 400, "priority", "Priority scheduling is not enabled"},

@@ -24,6 +24,7 @@ type prepared struct {
 	recorded   int64            // bytes of the request that its recording keeps; set by detach
 	output     reasoning.Start  // what every choice begins with
 	marks      *reasoning.Marks // around thoughts
+	calls      *calling         // nil: nothing is called
 	given      string           // with a constraint: the beginning of the constrained text, which the choices continue
 }
 

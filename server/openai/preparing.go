@@ -38,7 +38,8 @@ type input struct {
 	from   Sender
 	memory *preparing // nil: it is not counted
 
-	id func(request string) string // makes the id of an answer from that of its request; nil: api.ChatID
+	id   func(request string) string // makes the id of an answer from that of its request; nil: api.ChatID
+	past *Past                       // the earlier turn that a chat goes on from; nil: there is none
 }
 
 // preparingSize returns what preparing a body may take.
@@ -178,7 +179,7 @@ func (p *prepared) retained() int64 {
 			n += 24 + int64(len(s))
 		}
 	}
-	return n + p.recorded
+	return n + p.recorded + p.calls.size()
 }
 
 // detached is prepare, but what it makes does not keep the body.
@@ -200,6 +201,9 @@ func (p *prepared) detach(body []byte) {
 		p.constraint = &own
 	}
 	p.options = nil
+	if p.calls != nil {
+		p.calls.own()
+	}
 	if p.reply.recorded != nil {
 		p.recorded = int64(p.reply.recorded.recording.Kept())
 	}

@@ -5,7 +5,7 @@ import (
 	"weir/chat/reasoning"
 )
 
-// divide splits the text of a chunk into reasoning and content, and reports
+// divide splits the text of a chunk into reasoning, content and calls, and reports
 // whether the chunk is sent (docs/interface/chat-completions.md, sections 7.4, 9.1 and
 // 12.3):
 //
@@ -20,38 +20,49 @@ import (
 // comes with a later chunk, so that text and ids of one chunk need not correspond. The
 // usage counts all tokens, also those that are not shown.
 func (e *chatEncoder) divide(c *api.Chunk, text []byte) bool {
-	s := &e.split[c.Choice]
-	if s.Answering() {
+	d := &e.split[c.Choice]
+	if d.plain() {
 		return true
 	}
-	thought, content := s.Next(text, c.Finish != "")
+	thought, content, deltas := d.next(text, c.Finish != "")
+	if d.parser != nil {
+		content, c.Calls = d.joined(e.a.calls, c.Choice, deltas)
+	}
 	c.Content, c.NoContent = view(content), len(content) == 0
 	if !e.a.hideThoughts {
 		c.Reasoning = view(thought)
 	}
-	return c.Finish != "" || !c.NoContent || c.Reasoning != "" || c.HasLogprobs || e.r.form.TokenIDs && !e.r.form.HideOutputIDs && len(c.TokenIDs) > 0
+	if c.Finish != "" && d.called {
+		c.Finish = e.a.calls.finish(c.Finish)
+	}
+	return c.Finish != "" || !c.NoContent || c.Reasoning != "" || len(c.Calls) > 0 || c.HasLogprobs || e.r.form.TokenIDs && !e.r.form.HideOutputIDs && len(c.TokenIDs) > 0
 }
 
-// divide splits the text of a whole choice into reasoning and content, each after its part
-// of the echo. nil is null: there is no reasoning, or no content after the reasoning.
-func (a *chatAnswer) divide(text []byte) (thought, content *string) {
-	t, c := a.marks.Split(text, a.output)
+// divide splits the text of a whole choice into reasoning, content and calls, each of the texts
+// after its part of the echo. nil is null: there is no reasoning, or no content beside the
+// reasoning or the calls.
+func (a *chatAnswer) divide(c *api.Choice, text []byte) {
+	thought, content := a.marks.Split(text, a.output)
+	if a.calls != nil {
+		content, c.Calls = a.calls.split(c.Index, content)
+	}
 	if a.hideThoughts {
-		t = nil
+		thought = nil
 	}
-	if s := a.echoThought + string(t); s != "" {
-		thought = &s
+	if s := a.echoThought + string(thought); s != "" {
+		c.Reasoning = &s
 	}
-	if s := a.echo + string(c); s != "" || a.output == reasoning.Content || a.output == reasoning.Either && len(text) == 0 {
-		content = &s
+	plain := a.output == reasoning.Content || a.output == reasoning.Either && len(text) == 0
+	if s := a.echo + string(content); s != "" || plain && len(c.Calls) == 0 {
+		c.Content = &s
 	}
-	return thought, content
 }
 
-// thinkTags returns the marks around thoughts that are special tokens of the vocabulary.
-// The engine leaves special tokens out of the text by default, but the split needs these.
-func (m *Model) thinkTags(marks *reasoning.Marks) (tags []int32) {
-	for _, tag := range marks.Tokens() {
+// special returns those of some marks that are special tokens of the vocabulary. The engine
+// leaves special tokens out of the text by default, but whoever takes the text apart needs
+// these.
+func (m *Model) special(marks []string) (tags []int32) {
+	for _, tag := range marks {
 		if id, ok := m.Tokenizer.ID(tag); ok && m.Tokenizer.IsSpecial(id) {
 			tags = append(tags, id)
 		}

@@ -66,7 +66,7 @@ func (s *Service) prepareScores(ctx context.Context, m *Model, in *input, decode
 	if bad != nil {
 		return nil, bad
 	}
-	p := s.pooled(m, &q.Options, from, "score", inputs)
+	p := s.pooled(m, &q.Options, from, "score", inputs, poolings[m.Pooling.Kind])
 	if q.Rank {
 		p.encode = x.ranked(p)
 	} else {
@@ -294,9 +294,9 @@ func (x *scorer) scores(vectors [][]float32) ([]float32, error) {
 }
 
 // scored returns what makes the answer of /score.
-func (x *scorer) scored(p *pooled) func(api.Meta, [][]float32) ([]byte, error) {
+func (x *scorer) scored(p *pooled) func(context.Context, api.Meta, [][]float32) ([]byte, error) {
 	x.release()
-	return func(meta api.Meta, vectors [][]float32) ([]byte, error) {
+	return func(_ context.Context, meta api.Meta, vectors [][]float32) ([]byte, error) {
 		scores, err := x.scores(vectors)
 		if err != nil {
 			return nil, err
@@ -307,7 +307,7 @@ func (x *scorer) scored(p *pooled) func(api.Meta, [][]float32) ([]byte, error) {
 }
 
 // ranked returns what makes the answer of /rerank.
-func (x *scorer) ranked(p *pooled) func(api.Meta, [][]float32) ([]byte, error) {
+func (x *scorer) ranked(p *pooled) func(context.Context, api.Meta, [][]float32) ([]byte, error) {
 	var texts []string
 	if !x.q.NoTexts {
 		texts = make([]string, len(x.q.Documents))
@@ -318,7 +318,7 @@ func (x *scorer) ranked(p *pooled) func(api.Meta, [][]float32) ([]byte, error) {
 	}
 	p.size += 128 * int64(len(x.q.Documents))
 	x.release()
-	return func(meta api.Meta, vectors [][]float32) ([]byte, error) {
+	return func(_ context.Context, meta api.Meta, vectors [][]float32) ([]byte, error) {
 		scores, err := x.scores(vectors)
 		if err != nil {
 			return nil, err

@@ -61,11 +61,11 @@ type Config struct {
 
 // Tools says what becomes of the tools of a request.
 type Tools struct {
-	// AutoTools accepts tool_choice "auto". The template shows the tools to the model; the
-	// calls that it writes remain text.
-	AutoTools bool
 	// ExcludeTools hides the tools of a request with tool_choice "none" from the template.
 	ExcludeTools bool
+	// UnconstrainedCalls lets a model write what it likes in the calls of tools, unless a
+	// request demands a call or a tool is strict.
+	UnconstrainedCalls bool
 }
 
 // Constrained are defaults of constrained requests.

@@ -23,8 +23,8 @@ func TestPromptDetails(t *testing.T) {
 	}
 }
 
-// TestToolSettings: AutoTools accepts tool_choice "auto" and nothing else, and ExcludeTools
-// hides tools from the template if the choice is "none", not if it is absent.
+// TestToolSettings: ExcludeTools hides tools from the template if the choice is "none", not if
+// it is absent.
 func TestToolSettings(t *testing.T) {
 	t.Parallel()
 	prompt := func(tools openai.Tools, choice any) int {
@@ -47,10 +47,8 @@ func TestToolSettings(t *testing.T) {
 		status int
 	}{
 		{openai.Tools{}, "none", true, 200},
-		{openai.Tools{}, "auto", true, 400},
-		{openai.Tools{AutoTools: true}, "auto", true, 200},
-		{openai.Tools{AutoTools: true}, "required", true, 400},
-		{openai.Tools{AutoTools: true}, map[string]any{"type": "function", "function": map[string]any{"name": "lookup"}}, true, 400},
+		{openai.Tools{}, "auto", true, 200},
+		{openai.Tools{}, "any", true, 400},
 		{openai.Tools{ExcludeTools: true}, "none", false, 200},
 		{openai.Tools{ExcludeTools: true}, nil, true, 200},
 	} {

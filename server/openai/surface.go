@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"weir/api"
-	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -67,8 +66,8 @@ type Whole struct {
 	Warnings         []string // about the constraint of the request
 }
 
-// Delta is what the answer goes on with. Either it has thought or content, or calls; their
-// order is that of the output.
+// Delta is what the answer goes on with, in the order of its fields: calls come after the
+// content. Content that follows a call is in a Delta of its own.
 type Delta struct {
 	Thought, Content []byte
 	Calls            []api.CallDelta
@@ -94,6 +93,9 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	}
 	own := *in
 	own.body, own.id = body, a.ID
+	if a, ok := a.(continuing); ok {
+		own.past = a.Past()
+	}
 	p, err := s.prepareChat(ctx, m, &own)
 	if err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (a *surfaceAnswer) whole(r *reply, st *engine.Stream, g *gathered) Whole {
 }
 
 func (a *surfaceAnswer) encoder(r *reply, st *engine.Stream) encoder {
-	return &surfaceEncoder{r: r, a: a, st: st, chunks: newChunker(r), split: a.marks.New(a.output)}
+	return &surfaceEncoder{r: r, a: a, st: st, chunks: newChunker(r), split: a.chatAnswer.divider()}
 }
 
 // surfaceEncoder writes the stream of a Surface.
@@ -150,7 +152,7 @@ type surfaceEncoder struct {
 
 	opened bool
 	chunks chunker
-	split  reasoning.Splitter
+	split  divider
 	all    gathered
 	delta  Delta
 }
@@ -173,19 +175,40 @@ func (e *surfaceEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	if !due {
 		return dst, last
 	}
+	thought, content, deltas := e.split.next(p.text, last)
 	d := &e.delta
-	*d = Delta{Calls: d.Calls[:0]}
-	d.Thought, d.Content = e.split.Next(p.text, last)
+	*d = Delta{Thought: thought, Content: content, Calls: d.Calls[:0]}
 	if e.a.hideThoughts {
 		d.Thought = nil
 	}
 	if !e.r.form.HideOutputIDs {
 		d.IDs, d.Logprobs = p.ids, p.entries
 	}
-	if len(d.Thought)+len(d.Content)+len(d.IDs) > 0 {
-		dst = e.a.form.Delta(dst, d)
+	for i := range deltas {
+		c := &deltas[i]
+		if c.Text == nil {
+			d.Calls = append(d.Calls, e.split.call(e.a.calls, 0, c))
+			continue
+		}
+		if len(d.Calls) > 0 { // text comes before calls in a Delta
+			dst = e.delta.flush(dst, e.a.form)
+		}
+		if d.Content == nil {
+			d.Content = c.Text[:len(c.Text):len(c.Text)]
+		} else {
+			d.Content = append(d.Content, c.Text...)
+		}
 	}
-	return dst, last
+	return d.flush(dst, e.a.form), last
+}
+
+// flush appends the events of d, if there is something in it, and empties it.
+func (d *Delta) flush(dst []byte, form SurfaceAnswer) []byte {
+	if len(d.Thought)+len(d.Content)+len(d.Calls)+len(d.IDs) > 0 {
+		dst = form.Delta(dst, d)
+	}
+	*d = Delta{Calls: d.Calls[:0]}
+	return dst
 }
 
 func (e *surfaceEncoder) end(dst []byte) []byte {

@@ -58,6 +58,10 @@ type Completion struct {
 			Role      string
 			Content   *string
 			Reasoning *string
+			ToolCalls []struct {
+				ID, Type string
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
 		}
 		Logprobs     *Logprobs
 		FinishReason string              `json:"finish_reason"`

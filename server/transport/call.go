@@ -73,29 +73,34 @@ func (c *Call) Reply(body []byte) {
 		c.Fail(failure.ErrMemory)
 		return
 	}
-	c.send(body)
+	c.send("application/json", body)
 }
 
 // ReplyReserved is Reply for a body that the call has reserved the memory of. What it has
 // reserved beyond that is given back, but for what a connection holds.
-func (c *Call) ReplyReserved(body []byte) {
+func (c *Call) ReplyReserved(body []byte) { c.replyReserved("application/json", body) }
+
+// ReplyBinary is ReplyReserved for a body that is no text.
+func (c *Call) ReplyBinary(body []byte) { c.replyReserved("application/octet-stream", body) }
+
+func (c *Call) replyReserved(contentType string, body []byte) {
 	if n := c.Memory().Held() - callBytes - int64(cap(body)); n >= 0 {
 		c.Memory().Shrink(n)
 	} else {
 		c.Memory().Force(-n) // it is there already
 	}
-	c.send(body)
+	c.send(contentType, body)
 }
 
 // send sets a body whose memory is charged.
-func (c *Call) send(body []byte) {
+func (c *Call) send(contentType string, body []byte) {
 	if len(body) <= callBytes {
 		c.SetStatusCode(fasthttp.StatusOK)
-		c.SetContentType("application/json")
+		c.SetContentType(contentType)
 		c.Response.SetBodyRaw(body)
 		return
 	}
-	c.StreamSized("application/json", &wholeBody{Reader: bytes.NewReader(body), call: c}, len(body))
+	c.StreamSized(contentType, &wholeBody{Reader: bytes.NewReader(body), call: c}, len(body))
 	c.Settle()
 }
 

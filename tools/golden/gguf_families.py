@@ -34,9 +34,16 @@ GGUF = "0.19.0"
 
 # What published configurations have and the converter reads, and transformers does not write, or ... for what they have not.
 PUBLISHED = {
+    "bamba": {"attn_rotary_emb": 4},
     "cohere2": {"rotary_pct": 1.2},  # of hidden_size / heads, which is the size of a head there
+    "glm": {"attention_dim": 8, "seq_length": 256},  # heads have hidden_size / heads numbers there
     "granite4_dense": {"layer_types": ["attention"] * 4, "num_experts_per_tok": 0},
     "granitemoehybrid": lambda doc: {"layer_types": ["mamba" if t == "linear_attention" else "attention" for t in doc["layer_types"]]},
+    "deepseek_v32": {"num_nextn_predict_layers": 1},
+    "glm_moe_dsa": {"num_nextn_predict_layers": 1},
+    # It computes the base of Hunyuan's rotations from alpha for heads of 128 alone.
+    "hunyuan_moe": lambda doc: {"max_position_embeddings": 32768, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0 * 1000.0 ** (8 / 6)},
+                                "moe_intermediate_size": [doc["intermediate_size"]] * doc["num_hidden_layers"], "num_shared_expert": [1] * doc["num_hidden_layers"]},
     "hunyuan": {"max_position_embeddings": 32768},  # the only ones for which it knows a context length
     "kimi_linear": {"linear_attn_config": {"kda_layers": [1, 2, 4], "full_attn_layers": [3], "head_dim": 8, "num_heads": 4, "short_conv_kernel_size": 4}, "first_k_dense_replace": 1},
     "mimo_v2_flash": lambda doc: {"swa_head_dim": 18, "swa_num_attention_heads": 4, "swa_v_head_dim": 12, "swa_num_key_value_heads": 2, "topk_method": "noaux_tc",
