@@ -13,6 +13,7 @@ import (
 	"weir/queues"
 	"weir/server/openai"
 	"weir/server/recording"
+	"weir/server/responsesapi"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
 )
@@ -28,6 +29,9 @@ type Config struct {
 	Feedback     *feedback.Store
 	Weave        Weave
 	Trajectories Trajectories // what is below /v1/preview/models
+	// Responses keeps what POST /v1/responses answers; nil: nothing is kept. Whoever opened its
+	// database closes it, after Shutdown.
+	Responses *responsesapi.Store
 
 	// Functions says where functions are, and which of those that are not there
 	// unless asked for.

@@ -8,6 +8,7 @@ import (
 	"weir/metrics"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/responsesapi"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
 )
@@ -32,6 +33,12 @@ func (s *Server) AllRoutes() map[string]transport.Route {
 	}
 	for path, r := range feedbackapi.New(feedbackapi.Config{}).Routes() {
 		all[path] = transport.Route{Methods: r.Methods}
+	}
+	for _, path := range []string{"", "/input_tokens", "/{id}", "/{id}/cancel", "/{id}/input_items"} {
+		_, methods, _ := s.responses.Find(responsesapi.Path + path)
+		list := strings.Split(methods, ", ")
+		slices.Sort(list)
+		all[responsesapi.Path+path] = transport.Route{Methods: strings.Join(list, " ")}
 	}
 	names := strings.NewReplacer("/models/*", "/models/{model_id}", "/logs/*", "/logs/{log_id}", "/trajectories/*/*/*", "/trajectories/{log_id}/{g}/{t}", "/training-jobs/*", "/training-jobs/{job_id}")
 	for path, methods := range trajectoryapi.New(trajectoryapi.Config{}, s.http, nil, nil).Routes() {

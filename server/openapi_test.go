@@ -16,6 +16,7 @@ import (
 	"weir/server"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/responsesapi"
 	"weir/server/servertest"
 	"weir/server/trajectoryapi"
 
@@ -130,7 +131,7 @@ func TestOpenAPIMatchesServer(t *testing.T) {
 		for method := range methods.(map[string]any) {
 			status, answer, _ := h.Get(strings.ToUpper(method), strings.NewReplacer("{id}", "tiny", "{", "", "}", "").Replace(path), "")
 			_, has := d.paths[path]
-			if there := status != 404; there != has {
+			if there := status != 404 || strings.Contains(answer, `"param":"response_id"`); there != has {
 				t.Errorf("%s %s is answered with %d %.100s; in the document: %v", method, path, status, answer, has)
 			}
 		}
@@ -162,10 +163,12 @@ func TestDocs(t *testing.T) {
 func TestOpenAPIAnswers(t *testing.T) {
 	t.Parallel()
 	stored := feedback.New(servertest.NewDB(t), feedback.DefaultConfig())
+	responses := responsesapi.NewStore(servertest.NewDB(t), 0, 0)
 	recording, archive := servertest.NewRecording(t, func(s *servertest.Setup) {
 		s.Config.Feedback = stored
 		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true, LoadTracking: true, Settings: map[string]string{"a": "b"}}
 		s.Config.APIKeys = []string{"k"}
+		s.Config.Responses = responses
 		s.Model.Fingerprint = "fp_1"
 	})
 	const key = "Authorization: Bearer k"
@@ -197,6 +200,12 @@ func TestOpenAPIAnswers(t *testing.T) {
 		_, answer, _ := h.Get("GET", "/v1/preview/models/tiny/trajectories", "", key)
 		return answer
 	}())["data"].([]any)[0].(map[string]any)["id"].(string)
+	respond := func(body string) string {
+		_, answer, _ := h.Get("POST", responsesapi.Path, body, key)
+		return responsesapi.Path + "/" + servertest.Object(t, answer)["id"].(string)
+	}
+	kept, dropped := respond(`{"input":"x","max_output_tokens":5}`), respond(`{"input":"x","max_output_tokens":5}`)
+	const response = responsesapi.Path + "/{id}"
 	const message = `{"model":"tiny","max_tokens":4,"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":"Hi"}],"stop_sequences":["e"],"output_config":{"effort":"low"}}`
 	const span = `{"project_id":"acme/support","start":"2026-01-01"`
 	const model = trajectoryapi.Prefix + "/{model_id}"
@@ -217,9 +226,19 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", servertest.TextPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", servertest.TextPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", servertest.TextPath, "", text(nil), 401, []string{""}},
 		{"POST", servertest.ChatPath + "/render", "", chat(everything), 200, nil}, {"POST", servertest.ChatPath + "/render", "", chat(streams), 200, nil}, {"POST", servertest.TextPath + "/render", "", text(textStream), 200, nil}, {"POST", servertest.TextPath + "/render", "", "{}", 400, nil},
 		{"GET", "/v1/models", "", "", 200, nil}, {"GET", "/v1/models/tiny", "/v1/models/{id}", "", 200, nil}, {"GET", "/v1/models/none", "/v1/models/{id}", "", 404, nil}, {"GET", "/v1/models", "", "", 401, []string{""}},
+		{"POST", responsesapi.Path, "", `{"input":"x","max_output_tokens":5}`, 200, nil}, {"POST", responsesapi.Path, "", `{"input":[{"role":"user","content":"x"}],"max_output_tokens":5,"stream":true,"store":false,"top_logprobs":2,"metadata":{"a":"b"},"tools":[{"type":"web_search"}]}`, 200, nil},
+		{"POST", responsesapi.Path, "", `{}`, 400, nil}, {"POST", responsesapi.Path, "", `{"input":"x","model":"y"}`, 404, nil}, {"POST", responsesapi.Path, "", `{"input":"x"}`, 401, []string{""}},
+		{"POST", responsesapi.Path + "/input_tokens", "", `{"input":"x"}`, 200, nil}, {"GET", kept, response, "", 200, nil}, {"GET", kept + "x", response, "", 404, nil}, {"DELETE", dropped, response, "", 200, nil},
+		{"POST", kept + "/cancel", response + "/cancel", "", 400, nil}, {"GET", kept + "/input_items", response + "/input_items", "", 200, nil}, {"GET", kept + "/input_items?limit=0", response + "/input_items", "", 400, nil},
 		{"POST", "/v1/messages", "", message, 200, nil}, {"POST", "/v1/messages", "", strings.Replace(message, "{", `{"stream":true,"thinking":{"type":"adaptive"},`, 1), 200, nil}, {"POST", "/v1/messages", "", "{}", 400, nil},
 		{"POST", "/v1/messages", "", strings.Replace(message, "tiny", "x", 1), 404, nil}, {"POST", "/v1/messages", "", message, 401, []string{""}},
 		{"POST", "/v1/messages/count_tokens", "", message, 200, nil}, {"POST", "/v1/messages/count_tokens", "", "{}", 400, nil}, {"POST", "/v1/messages/count_tokens", "", message, 401, []string{""}},
+		{"GET", "/", "", "", 200, []string{""}}, {"GET", "/", "", "", 404, []string{"Accept: text/html"}}, {"GET", "/api/version", "", "", 200, []string{""}}, {"GET", "/api/tags", "", "", 200, nil}, {"GET", "/api/tags", "", "", 401, []string{""}}, {"GET", "/api/ps", "", "", 200, nil},
+		{"POST", "/api/show", "", `{"model":"tiny"}`, 200, nil}, {"POST", "/api/show", "", `{"model":"x"}`, 404, nil},
+		{"POST", "/api/chat", "", `{"model":"tiny","stream":false,"messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":3,"seed":1},"logprobs":true,"top_logprobs":2,"think":true}`, 200, nil}, {"POST", "/api/chat", "", `{"model":"tiny","messages":[]}`, 200, nil}, {"POST", "/api/chat", "", "{}", 400, nil},
+		{"POST", "/api/chat", "", `{"model":"tiny","messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":3}}`, 200, nil}, {"POST", "/api/chat", "", "{}", 401, []string{""}},
+		{"POST", "/api/generate", "", `{"model":"tiny","stream":false,"prompt":"Hi","options":{"num_predict":3}}`, 200, nil}, {"POST", "/api/generate", "", `{"model":"x"}`, 404, nil},
+		{"POST", "/api/embed", "", `{"model":"tiny","input":"Hi"}`, 400, nil}, {"POST", "/api/embeddings", "", `{"model":"tiny","prompt":"Hi"}`, 400, nil},
 		{"POST", "/v1/embeddings", "", `{"input":"Hi"}`, 400, nil}, // TestOpenAPIEmbeddings and TestOpenAPIScoring have the answers
 		{"POST", "/pooling", "", `{"input":"Hi"}`, 400, nil}, {"POST", "/classify", "", `{"input":"Hi"}`, 400, nil},
 		{"POST", "/score", "", `{"text_1":"a","text_2":"b"}`, 400, nil}, {"POST", "/v1/score", "", `{"text_1":"a","text_2":"b"}`, 400, nil},
@@ -338,6 +357,9 @@ func (d *document) checkAnswer(t *testing.T, answer, contentType string, members
 		return
 	}
 	for event := range strings.SplitSeq(strings.TrimSuffix(answer, "data: [DONE]\n\n"), "\n\n") {
+		if strings.HasPrefix(event, "event: ") {
+			_, event, _ = strings.Cut(event, "\n")
+		}
 		if data, ok := strings.CutPrefix(event, "data: "); ok {
 			d.check(t, data, media, members...)
 		}
@@ -354,6 +376,9 @@ func TestOpenAPILoading(t *testing.T) {
 	for path, methods := range d.paths {
 		if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
 			continue // switched off, or without a store
+		}
+		if strings.HasPrefix(path, responsesapi.Path+"/{") {
+			continue // they answer without a model
 		}
 		for method, op := range methods.(map[string]any) {
 			if _, ok := op.(map[string]any)["responses"].(map[string]any)["503"]; !ok {

@@ -62,6 +62,9 @@ func (s *Server) stores() map[string]func() metrics.Store {
 	if a := s.cfg.Trajectories.Archive; a != nil {
 		add("trajectories", a.Stats)
 	}
+	if r := s.cfg.Responses; r != nil {
+		add("responses", r.StoreStats)
+	}
 	return list
 }
 

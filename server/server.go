@@ -16,8 +16,10 @@ import (
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/messagesapi"
+	"weir/server/ollamaapi"
 	"weir/server/openai"
 	"weir/server/recording"
+	"weir/server/responsesapi"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
 	"weir/server/weaveapi"
@@ -33,11 +35,13 @@ type Server struct {
 	counts *metrics.Metrics
 
 	messages     *messagesapi.Handlers
+	ollama       *ollamaapi.Handlers
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
-	recorder     *recording.Recorder     // nil: nothing is recorded
-	linker       *recording.Linker       // nil: feedback sets no rewards
+	responses    *responsesapi.Handlers
+	recorder     *recording.Recorder // nil: nothing is recorded
+	linker       *recording.Linker   // nil: feedback sets no rewards
 
 	unknown      sync.Map // members of feedback that were in the log
 	unknownCount atomic.Int64
@@ -72,7 +76,9 @@ func New(cfg Config) (*Server, error) {
 	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
 		return nil, err
 	}
+	s.responses = responsesapi.New(responsesapi.Config{Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log})
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
+	s.ollama = ollamaapi.New(s.openai, s.http.Now)
 	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
 	s.counts.SetStores(s.stores())
@@ -100,6 +106,9 @@ func (s *Server) surfaces() {
 				named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
 				return q.Erase(ctx, &queues.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Refs: named.Refs, Before: named.Before})
 			}
+		}
+		if r := s.cfg.Responses; r != nil {
+			cfg.EraseResponses = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseResponses(ctx, r, e) }
 		}
 		s.feedback = feedbackapi.New(cfg)
 	}
@@ -207,4 +216,18 @@ func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (i
 		return 0, nil
 	}
 	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
+}
+
+// eraseResponses erases the responses that an erasure of feedback is about. One that names a call is
+// about none.
+func eraseResponses(ctx context.Context, r *responsesapi.Store, e *feedback.Erasure) (int, error) {
+	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+	if len(named.Refs) > 0 {
+		return 0, nil
+	}
+	before := named.Before / 1000 // which is in microseconds
+	if named.Before != 0 && before == 0 {
+		before = 1
+	}
+	return r.Erase(ctx, &responsesapi.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: before})
 }

@@ -15,6 +15,7 @@ import (
 	"weir/internal/quota"
 	"weir/objects"
 	"weir/queues"
+	"weir/server/responsesapi"
 	"weir/store"
 	"weir/trajectory/archive"
 	"weir/usage"
@@ -25,6 +26,7 @@ const (
 	feedbackName     = "feedback"
 	tracesName       = "traces"
 	trajectoriesName = "trajectories"
+	responsesName    = "responses"
 )
 
 // Sizes of the files in the value logs. The answer to a batch of feedback is kept for its
@@ -33,9 +35,9 @@ const (
 var feedbackFileSize, trajectoryFileSize int64 = 128 << 20, 256 << 20
 
 // storeNames are all of them.
-var storeNames = []string{feedbackName, tracesName, trajectoriesName}
+var storeNames = []string{feedbackName, tracesName, trajectoriesName, responsesName}
 
-// records are the databases of a server: feedback; calls and objects; and trajectories. Each
+// records are the databases of a server: feedback; calls and objects; trajectories; and responses. Each
 // has a database of its own, so that compacting gigabytes of rollouts delays no feedback.
 type records struct {
 	dir string
@@ -51,6 +53,9 @@ type records struct {
 	trajectories *store.DB
 	archive      *archive.Archive
 	spool        string // folder for temporary files of requests
+
+	responsesDB *store.DB
+	responses   *responsesapi.Store
 
 	admin      *admin // answers weir store; nil if it could not be started
 	stopUpkeep func() // stops the upkeep goroutine and waits for it
@@ -119,6 +124,12 @@ func startRecords(dir string, minFree uint64, most int64, rules retention, log *
 	if err := r.startTrajectories(cfg); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	kept := cfg
+	kept.Dir = filepath.Join(dir, responsesName)
+	if r.responsesDB, err = store.Start(kept); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	r.responses = responsesapi.NewStore(r.responsesDB, rules.responseBytes, time.Duration(rules.responseDays)*24*time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { r.upkeep(ctx, rules, log) })
@@ -151,6 +162,7 @@ func (r *records) upkeep(ctx context.Context, rules retention, log *slog.Logger)
 	case <-r.feedback.Ready():
 	case <-r.traces.Ready():
 	case <-r.trajectories.Ready():
+	case <-r.responsesDB.Ready():
 	}
 	var err error
 	if r.admin, err = startAdmin(r.dir, r); err != nil {
@@ -234,6 +246,9 @@ func (r *records) Close() error {
 	}
 	if r.trajectories != nil {
 		err = errors.Join(err, r.trajectories.Close())
+	}
+	if r.responsesDB != nil {
+		err = errors.Join(err, r.responsesDB.Close())
 	}
 	return err
 }

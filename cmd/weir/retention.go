@@ -16,6 +16,9 @@ import (
 type retention struct {
 	feedback     []feedbackRule
 	trajectories []trajectoryRule
+
+	responseDays  int   // 0: for ever
+	responseBytes int64 // that a project may keep; 0: any number
 }
 
 // feedbackRule keeps the feedback of some projects for a number of days.
@@ -53,8 +56,14 @@ func (o *recordOptions) retention() (rules retention, err error) {
 	if rules.feedback, err = parseFeedbackRules(o.feedbackRetention); err != nil {
 		return rules, err
 	}
-	rules.trajectories, err = parseTrajectoryRules(o.trajectoryRetention)
-	return rules, err
+	if rules.trajectories, err = parseTrajectoryRules(o.trajectoryRetention); err != nil {
+		return rules, err
+	}
+	if o.responseDays < 0 || o.responseDays > maxRetentionDays {
+		return rules, fmt.Errorf("--response-retention %d: want a number of days from 1 to %d, or 0 to keep responses for ever", o.responseDays, maxRetentionDays)
+	}
+	rules.responseDays, rules.responseBytes = o.responseDays, int64(o.responseQuota)
+	return rules, nil
 }
 
 // parseFeedbackRules reads rules such as "team/project=30".
@@ -97,7 +106,22 @@ func (r *records) expire(ctx context.Context, rules retention, log *slog.Logger)
 		expireProjects(ctx, "objects, tables and files", r.objects, rules.feedback, log),
 		r.expireQueues(ctx, rules.feedback, log),
 		r.expireTrajectories(ctx, rules.trajectories, log),
+		r.expireResponses(ctx, log),
 	)
+}
+
+// expireResponses deletes the responses that are too old.
+func (r *records) expireResponses(ctx context.Context, log *slog.Logger) error {
+	select {
+	case <-r.responsesDB.Ready():
+	default:
+		return nil // the database has not been needed yet, and is not opened for this
+	}
+	n, err := r.responses.Expire(ctx)
+	if n > 0 {
+		log.Info("deleted responses that were too old", "responses", n)
+	}
+	return err
 }
 
 // expireQueues deletes the items of annotation queues, and the queues, with the rules of

@@ -233,8 +233,8 @@ func (t *storeTool) repair(w io.Writer) error {
 
 // mend makes the indexes of a database agree with the records that are left.
 func mend(name string, cfg store.Config) error {
-	if name == trajectoriesName {
-		return nil // it has none
+	if name == trajectoriesName || name == responsesName {
+		return nil // they have none
 	}
 	db, err := store.Open(cfg)
 	if err != nil {

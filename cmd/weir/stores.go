@@ -41,7 +41,7 @@ type namedStore struct {
 // open returns the databases of a running server.
 func (r *records) open() *openStores {
 	return &openStores{
-		dbs:  []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}},
+		dbs:  []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}, {responsesName, r.responsesDB}},
 		book: r.book, calls: r.calls, objects: r.objects, queues: r.queues, archive: r.archive, spool: r.spool,
 	}
 }
@@ -77,6 +77,8 @@ func (s *openStores) add(name string, cfg store.Config) error {
 		return nil
 	case tracesName:
 		s.calls, s.objects, s.queues = calls.New(db), objects.New(db), queues.New(db)
+		return nil
+	case responsesName:
 		return nil
 	}
 	s.archive, err = archive.New(db, cfg.Log)

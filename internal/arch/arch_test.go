@@ -219,7 +219,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/messagesapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
@@ -233,9 +233,18 @@ var rules = map[string]rule{
 		tests:  []string{"server/servertest"},
 		mayNot: []string{"net/http"},
 	},
+	"server/jsonfields": {
+		may:    []string{"api", "internal/jsontext", "server/failure"},
+		mayNot: []string{"net/http"},
+	},
 	"server/messagesapi": {
-		may:    []string{"api", "chat", "internal/jsontext", "internal/memory", "server/failure", "server/openai", "server/transport"},
+		may:    []string{"api", "chat", "internal/jsontext", "internal/memory", "server/failure", "server/jsonfields", "server/openai", "server/transport"},
 		tests:  []string{"server/servertest"},
+		mayNot: []string{"net/http"},
+	},
+	"server/ollamaapi": {
+		may:    []string{"api", "internal/jsontext", "server/failure", "server/jsonfields", "server/openai", "server/transport"},
+		tests:  []string{"pooling", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
@@ -247,6 +256,11 @@ var rules = map[string]rule{
 		may:    []string{"api", "calls", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
 		tests:  []string{"auth", "backend/sim", "calls", "internal/testkit", "objects", "queues", "server", "server/servertest", "store"},
 		mayNot: http,
+	},
+	"server/responsesapi": {
+		may:    []string{"api", "internal/jsontext", "server/failure", "server/openai", "server/transport", "store"},
+		tests:  []string{"auth", "chat", "feedback", "server/servertest"},
+		mayNot: []string{"net/http"},
 	},
 	"server/sdktest": {
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "tokenizer"},

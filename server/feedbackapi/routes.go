@@ -32,6 +32,8 @@ type Config struct {
 	EraseObjects func(context.Context, *feedback.Erasure) (int, error)
 	// EraseQueues does so with the items of annotation queues. nil: there are none.
 	EraseQueues func(context.Context, *feedback.Erasure) (int, error)
+	// EraseResponses does so with responses that are kept. nil: there are none.
+	EraseResponses func(context.Context, *feedback.Erasure) (int, error)
 }
 
 // Handlers answer the functions. They are safe for concurrent use.

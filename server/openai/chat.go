@@ -61,6 +61,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 		r.Suffix = min(generationTokens, len(tokens))
 	}
 	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.ID), options: &q.Options, output: prompt.Output, marks: prompt.Marks}
+	s.ignore(&q.Options, &p.reply)
 	if q.Constraint != nil {
 		p.given = s.given(&prompt)
 	}
@@ -137,6 +138,9 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest, in *input) (chat
 	limit, bad := m.promptLimit(&q.Options)
 	if bad != nil {
 		return chat.Prompt{}, nil, bad
+	}
+	if in.past != nil && in.past.IDs != nil {
+		return m.continued(ctx, q, in, limit)
 	}
 	p, bad := m.render(ctx, q, in)
 	if bad != nil {

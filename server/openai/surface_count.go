@@ -23,7 +23,7 @@ func (s *Service) CountPrompt(c *transport.Call, surface Surface, answer func(ds
 }
 
 func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface Surface) (int, error) {
-	body, _, err := surface.Translate(ctx, m, in.from, in.body)
+	body, a, err := surface.Translate(ctx, m, in.from, in.body)
 	if err != nil {
 		return 0, err
 	}
@@ -41,6 +41,19 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	}
 	if bad := s.check(m, q); bad != nil {
 		return 0, bad
+	}
+	if a, ok := a.(continuing); ok {
+		own.past = a.Past()
+	}
+	if own.past != nil && own.past.IDs != nil {
+		_, tokens, bad := m.continued(ctx, q, &own, promptLimit{keep: -1})
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if bad != nil {
+			return 0, bad
+		}
+		return len(tokens), nil
 	}
 	p, bad := m.render(ctx, q, &own)
 	if ctx.Err() != nil {

@@ -1,0 +1,49 @@
+package responsesapi
+
+import (
+	"context"
+	"time"
+
+	"weir/server/openai"
+)
+
+// keepTime bounds how long the end of an answer waits for the store.
+const keepTime = 10 * time.Second
+
+// store keeps a response whose items are complete. Acknowledged is on disk: the client gets the
+// end of the answer after that. If it cannot be kept, the answer says that it is not, because
+// the client should still get what was generated.
+func (a *answer) store(s *state, w *openai.Whole) {
+	if a.keep == nil {
+		return
+	}
+	k := a.keep
+	c := &conversation{messages: k.messages, n: k.count}
+	for i := range s.output {
+		it := &s.output[i]
+		switch it.kind {
+		case thoughtItem:
+			c.think(string(it.text))
+		case messageItem:
+			c.answer([]string{string(it.text)})
+		case functionItem:
+			c.call(it.callID, it.name, string(it.text))
+		case customItem:
+			c.call(it.callID, it.name, string(wrapInput(string(it.text))))
+		}
+	}
+	c.end()
+	ids := make([]int32, 0, len(w.PromptIDs)+len(w.IDs))
+	rec := &Record{
+		ID: a.id, Created: a.h.now().UnixMilli(), User: k.user,
+		Response: a.appendResponse(nil, s), Items: k.items, Messages: c.messages, Count: c.n,
+		IDs: append(append(ids, w.PromptIDs...), w.IDs...), Front: a.front,
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	ok, err := a.h.cfg.Store.Put(ctx, k.owner, rec)
+	if err != nil {
+		a.h.cfg.Log.Warn("a response could not be kept", "id", a.id, "project", k.owner.Project, "error", err)
+	}
+	a.kept = ok && err == nil
+}
