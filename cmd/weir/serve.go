@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -237,9 +238,16 @@ func (s *service) becomeReady(ended <-chan struct{}) {
 	if line := s.engine.shortened(&network.Config); line != "" {
 		s.log.Info(line, "max_model_len", spec.MaxSeqTokens, "model", network.Config.MaxSeqTokens)
 	}
-	s.log.Info("ready", "seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", s.engine.device,
+	ready := []any{"seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", s.engine.device,
 		"parameters", network.Parameters(), "weights", inUnits(network.WeightBytes()), "kv_cache", inUnits(s.engine.kvBytes),
-		"kv_tokens", (spec.NumBlocks-1)/spec.NumGroups()*spec.BlockTokens, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())
+		"kv_tokens", spec.PoolTokens()}
+	if n := spec.NumGroups(); n > 1 {
+		ready = append(ready, "kv_tokens_short", (spec.NumBlocks-1)/n*spec.BlockTokens)
+	}
+	if spec.StateSlots > 0 {
+		ready = append(ready, "state_slots", spec.StateSlots-1)
+	}
+	s.log.Info("ready", append(ready, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())...)
 }
 
 // shortened is what the log says if the context is shorter than the model's although no length
@@ -273,6 +281,24 @@ func (e *preparedEngine) served(s *source, priority bool) *openai.Model {
 	return &openai.Model{
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: e.fingerprint,
 		Engine: e.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.tokenizerInfo,
+		About:     s.about(),
 		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults, Pooling: s.pooling, Scoring: s.scoring,
 	}
+}
+
+// about describes the model to clients.
+func (s *source) about() openai.About {
+	n := s.network
+	a := openai.About{Family: n.Config.Architecture, Format: "safetensors", Parameters: n.Parameters(), Bytes: n.WeightBytes()}
+	if n.GGUF() != nil {
+		a.Format = "gguf"
+	}
+	sizes := map[string]int64{}
+	for _, t := range n.Tensors() {
+		name := strings.ToUpper(t.DType.String())
+		if sizes[name] += int64(len(t.Data)); a.Quantization == "" || sizes[name] > sizes[a.Quantization] {
+			a.Quantization = name
+		}
+	}
+	return a
 }
