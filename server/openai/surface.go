@@ -52,6 +52,12 @@ type headed interface {
 	Headers(set func(name, value string))
 }
 
+// A SurfaceAnswer that keeps parts of its request until it has been sent implements holding.
+type holding interface {
+	// Held returns how many bytes those are, with the copies of them that the answer has.
+	Held() int64
+}
+
 // Whole is a chat's answer, as far as it is known. Thought and Content are nil where there is
 // none.
 type Whole struct {
