@@ -169,7 +169,7 @@ func (f *Form) appendTextLogprobs(dst []byte, l *TextLogprobs) []byte {
 		if !scored {
 			return append(dst, "null"...)
 		}
-		return appendLogprob(dst, e.Logprob)
+		return AppendLogprob(dst, e.Logprob)
 	})
 	dst = f.appendColumn(append(dst, `],"tokens":[`...), l, func(dst []byte, e *Logprob, _ bool) []byte {
 		return f.appendName(dst, &e.TokenLogprob)
@@ -220,7 +220,7 @@ func (f *Form) appendAlternatives(dst []byte, top []TokenLogprob) []byte {
 		}
 		dst = f.appendName(dst, &top[i])
 		dst = append(dst, ':')
-		dst = appendLogprob(dst, top[i].Logprob)
+		dst = AppendLogprob(dst, top[i].Logprob)
 	}
 	return append(dst, '}')
 }

@@ -267,7 +267,7 @@ func TestAlternativesTwin(t *testing.T) {
 			top = append(top, TokenLogprob{ID: int32(i), Logprob: -float32(i), Text: text})
 			if name := string(AppendString(nil, text)); !seen[name] {
 				seen[name] = true
-				want = append(want, name+":"+string(appendLogprob(nil, -float32(i))))
+				want = append(want, name+":"+string(AppendLogprob(nil, -float32(i))))
 			}
 		}
 		if got := string((&Form{}).appendAlternatives(nil, top)); got != "{"+strings.Join(want, ",")+"}" {

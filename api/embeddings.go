@@ -163,7 +163,7 @@ func AppendEmbeddings(dst []byte, e *Embeddings) []byte {
 		case e.Columns > 0:
 			dst = appendRows(dst, v, e.Columns)
 		default:
-			dst = appendFloats(dst, v)
+			dst = AppendFloats(dst, v)
 		}
 		dst = append(dst, '}')
 	}
@@ -212,8 +212,8 @@ func appendPoolingUsage(dst []byte, prompt int) []byte {
 	return append(dst, `,"completion_tokens":0,"prompt_tokens_details":null}`...)
 }
 
-// appendFloats writes the shortest digits that give the same float32 back.
-func appendFloats(dst []byte, v []float32) []byte {
+// AppendFloats appends a vector as a list, with the shortest digits that give the same float32 back.
+func AppendFloats(dst []byte, v []float32) []byte {
 	dst = append(dst, '[')
 	for i, x := range v {
 		if i > 0 {
@@ -231,7 +231,7 @@ func appendRows(dst []byte, v []float32, columns int) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendFloats(dst, v[i:i+columns])
+		dst = AppendFloats(dst, v[i:i+columns])
 	}
 	return append(dst, ']')
 }

@@ -313,14 +313,14 @@ func TestLogprobSpelling(t *testing.T) {
 		-0.12: "-0.12", 0: "0.0", -1: "-1.0", -9999: "-9999.0", -9998.5: "-9998.5", -10000: "-9999.0", -inf: "-9999.0", inf: "-9999.0",
 		-1e-6: "-0.000001", -1e-7: "-1e-7", -1.5e-10: "-1.5e-10", -1e-38: "-1e-38", 1.5: "1.5", -0.1: "-0.1", 1e21: "1e+21", math.SmallestNonzeroFloat32: "1e-45", -123.456: "-123.456",
 	} {
-		if got := string(appendLogprob(nil, x)); got != want {
+		if got := string(AppendLogprob(nil, x)); got != want {
 			t.Errorf("%v: %s, want %s", x, got, want)
 		}
 	}
-	if got := string(appendLogprob(nil, float32(math.NaN()))); got != "-9999.0" {
+	if got := string(AppendLogprob(nil, float32(math.NaN()))); got != "-9999.0" {
 		t.Error(got)
 	}
-	if got := string(appendLogprob(nil, float32(math.Copysign(0, -1)))); got != "0.0" {
+	if got := string(AppendLogprob(nil, float32(math.Copysign(0, -1)))); got != "0.0" {
 		t.Error(got)
 	}
 }
@@ -331,7 +331,7 @@ func FuzzLogprob(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, bits uint32) {
 		x := math.Float32frombits(bits)
-		b := appendLogprob(nil, x)
+		b := AppendLogprob(nil, x)
 		if !json.Valid(b) || !bytes.ContainsAny(b, ".e") || bytes.Contains(b, []byte("e-0")) {
 			t.Fatalf("%v: %s", x, b)
 		}

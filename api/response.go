@@ -366,7 +366,7 @@ func (f *Form) appendToken(dst []byte, t *TokenLogprob) []byte {
 	dst = append(dst, `{"token":`...)
 	dst = f.appendName(dst, t)
 	dst = append(dst, `,"logprob":`...)
-	dst = appendLogprob(dst, t.Logprob)
+	dst = AppendLogprob(dst, t.Logprob)
 	return append(dst, `,"bytes":`...)
 }
 
@@ -421,7 +421,7 @@ func appendRanked(dst []byte, t *TokenLogprob, rank int) []byte {
 	dst = append(dst, '"')
 	dst = strconv.AppendInt(dst, int64(t.ID), 10)
 	dst = append(dst, `":{"logprob":`...)
-	dst = appendLogprob(dst, t.Logprob)
+	dst = AppendLogprob(dst, t.Logprob)
 	dst = append(dst, `,"rank":`...)
 	dst = strconv.AppendInt(dst, int64(rank), 10)
 	dst = append(dst, `,"decoded_token":`...)

@@ -306,7 +306,7 @@ func AppendClasses(dst []byte, c *Classes) []byte {
 			dst = append(dst, "null"...)
 		}
 		dst = append(dst, `,"probs":`...)
-		dst = appendFloats(dst, p)
+		dst = AppendFloats(dst, p)
 		dst = append(dst, `,"num_classes":`...)
 		dst = strconv.AppendInt(dst, int64(len(p)), 10)
 		dst = append(dst, '}')

@@ -34,10 +34,10 @@ func appendStringOrNull(dst []byte, s *string) []byte {
 // (docs/interface/chat-completions.md, section 7.2).
 const minLogprob = -9999
 
-// appendLogprob appends the shortest digits that read back as the same float32.
+// AppendLogprob appends the shortest digits that read back as the same float32.
 // A point or an exponent is always there, so that typed readers see a float;
 // exponents (only below 1e-6) are spelt as encoding/json spells them.
-func appendLogprob(dst []byte, x float32) []byte {
+func AppendLogprob(dst []byte, x float32) []byte {
 	if !(x >= minLogprob && x <= math.MaxFloat32) {
 		x = minLogprob
 	}

@@ -27,8 +27,10 @@ func (s *Shape) Check() error {
 	widest := 0
 	for i, kv := range s.KV {
 		switch {
-		case kv.Heads < 1 || kv.KVHeads < 1 || kv.KeyDim < 1 || kv.ValueDim < 1:
-			return broken("cache %d: %d heads, %d KV heads and heads of %d and %d must all be positive", i, kv.Heads, kv.KVHeads, kv.KeyDim, kv.ValueDim)
+		case kv.Heads < 1 || kv.KVHeads < 1 || kv.KeyDim < 1 || kv.ValueDim < 0:
+			return broken("cache %d: %d heads, %d KV heads and keys of %d must be positive, and values of %d not negative", i, kv.Heads, kv.KVHeads, kv.KeyDim, kv.ValueDim)
+		case kv.ValueInKey && kv.ValueDim > kv.KeyDim:
+			return broken("cache %d: keys of %d cannot contain values of %d", i, kv.KeyDim, kv.ValueDim)
 		case kv.Heads%kv.KVHeads != 0:
 			return broken("cache %d: %d heads are not a multiple of %d KV heads", i, kv.Heads, kv.KVHeads)
 		}

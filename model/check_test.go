@@ -37,7 +37,9 @@ func TestShapeCheck(t *testing.T) {
 		text string
 	}{
 		{func(s *model.Shape) { s.KV = nil }, "there is no cache of keys and values"},
-		{func(s *model.Shape) { s.KV[1].KeyDim = -8 }, "cache 1: 4 heads, 2 KV heads and heads of -8 and 8 must all be positive"},
+		{func(s *model.Shape) { s.KV[1].KeyDim = -8 }, "cache 1: 4 heads, 2 KV heads and keys of -8 must be positive, and values of 8 not negative"},
+		{func(s *model.Shape) { s.KV[1].ValueDim = -1 }, "cache 1: 4 heads, 2 KV heads and keys of 8 must be positive, and values of -1 not negative"},
+		{func(s *model.Shape) { s.KV[1].ValueInKey, s.KV[1].ValueDim = true, 9 }, "cache 1: keys of 8 cannot contain values of 9"},
 		{func(s *model.Shape) { s.KV[0].KVHeads = 3 }, "cache 0: 4 heads are not a multiple of 3 KV heads"},
 		{func(s *model.Shape) { s.Spec.NumBlocks = 1 }, "NumBlocks is 1, but must be at least 2"},
 		{func(s *model.Shape) { s.Spec.Depth = 0 }, "Depth is 0, but must be 1 or 2"},

@@ -287,12 +287,23 @@ type KVShape struct {
 	Heads    int // of queries, the most of any layer that reads it
 	KVHeads  int // divides Heads
 	KeyDim   int // columns of a head of queries and keys
-	ValueDim int // columns of a head of values
+	ValueDim int // columns of a head of values; 0: nothing reads values, and there are none
+	// ValueInKey says that a value is the first ValueDim columns of its key, which neither a norm nor a
+	// rotation of StoreKV changes. A device need not keep it again.
+	ValueInKey bool
+}
+
+// Numbers is how many numbers a KV head has for a position, if values in keys are not kept again.
+func (s KVShape) Numbers() int {
+	if s.ValueInKey {
+		return s.KeyDim
+	}
+	return s.KeyDim + s.ValueDim
 }
 
 // UniformKV describes layers whose caches are alike.
 func UniformKV(layers, heads, kvHeads, headDim int) []KVShape {
-	return slices.Repeat([]KVShape{{heads, kvHeads, headDim, headDim}}, layers)
+	return slices.Repeat([]KVShape{{Heads: heads, KVHeads: kvHeads, KeyDim: headDim, ValueDim: headDim}}, layers)
 }
 
 // Uniform returns the number of layers and the shape of their caches, if all are equal and
@@ -452,8 +463,9 @@ type Device interface {
 	// StoreKV norms and rotates the heads of q, k and v as h says, each head by its token's
 	// position. The new q replaces the old; the new k and v go to the tokens' slots of KV cache
 	// number kv, and what the buffers of k and v hold stays as it is. q is [T, Heads*KeyDim],
-	// k is [T, KVHeads*KeyDim] and v [T, KVHeads*ValueDim]; k and v may be the same view. If
-	// their Width is 0, only q is changed, for a layer that reads another layer's cache.
+	// k is [T, KVHeads*KeyDim] and v [T, KVHeads*ValueDim]; k and v may be the same view. If the
+	// Width of both is 0, only q is changed, for a layer that reads another layer's cache. Where
+	// values are parts of keys (KVShape.ValueInKey) v has the same numbers as these parts.
 	StoreKV(kv int, q, k, v Act, h Heads)
 	// Select chooses for each token, of the positions that it sees, its own included, those that s says, by q,
 	// [T, heads*KeyDim], weights, [T, heads], and the keys in cache number kv, which has one KV head. Those with equal sums

@@ -44,7 +44,7 @@
 // own; the CPU device still computes the scores of all, and leaves those out that were not chosen.
 //
 // Latent attention is computed in its absorbed form in prefill and decoding alike: queries are multiplied with
-// the part of kv_b_proj that makes keys, and the cache has the latent, as key and as value. Recurrent states
+// the part of kv_b_proj that makes keys, and the cache has the latent once, as the value and the first part of the key. Recurrent states
 // are in slots (backend.Batch.StateIn and StateOut), and are computed token by token, so that their bits do not depend
 // on how a sequence was cut.
 //

@@ -140,9 +140,47 @@ func TestFamilyInvariance(t *testing.T) {
 						c.length, c.sequences, c.rounds = 60, 2, 1
 					}
 					c.runModel(t, m)
+					if isLatent(m) && impl != plainGo {
+						c.open = newCPU(t, impl, cpu.Int8) // the parts of keys have scales of their own
+						c.runModel(t, m)
+					}
 				})
 			}
 		})
+	}
+}
+
+// isLatent reports whether a cache of m has values in its keys.
+func isLatent(m *model.Model) bool {
+	return slices.ContainsFunc(m.Config.Shape().KV, func(kv model.KVShape) bool { return kv.ValueInKey })
+}
+
+// TestLatentInt8: with keys and values of 8 bits, latent attention has log-probabilities near those of
+// transformers, because latents and rotated parts have scales of their own. Half of them are compared, because a
+// router whose scores are close chooses other experts for some tokens.
+func TestLatentInt8(t *testing.T) {
+	tested := 0
+	for _, name := range families(t) {
+		m := openModel(t, os.DirFS(filepath.Join("testdata/families", name)))
+		if !isLatent(m) || m.Config.Shape().Pieces&model.PieceSelect != 0 {
+			continue
+		}
+		tested++
+		g, off := readFamily(t, name), []float64(nil)
+		h := newHarness(t, m, newCPU(t, "", cpu.Int8)(), model.Options{MaxSeqTokens: 256, MaxTokens: 256}, 1)
+		rows := h.step(chunk{&sequence{tokens: g.Prompt}, len(g.Prompt), positions(0, len(g.Prompt))})
+		for i, want := range g.PromptLogprobs {
+			off = append(off, math.Abs(logprob(rows[i], g.Prompt[i+1])-want))
+		}
+		slices.Sort(off)
+		if median := off[len(off)/2]; !(median < 0.05) {
+			t.Errorf("%s: log-probabilities are off by %.3f", name, median)
+		} else {
+			t.Logf("%s: off by %.3f, and at most by %.3f", name, median, off[len(off)-1])
+		}
+	}
+	if tested < 3 {
+		t.Errorf("%d families have latent attention", tested)
 	}
 }
 

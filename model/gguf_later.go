@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Families of GGUF files that are variants of others (llama.cpp, conversion/{chatglm,deepseek,glm,granite,hunyuan}.py, and
+// Families of GGUF files that are variants of others (llama.cpp, conversion/{chatglm,deepseek,glm,granite,hunyuan,mellum}.py, and
 // src/models for what the converter leaves out).
 
 func init() {
@@ -19,6 +19,7 @@ func init() {
 		"chatglm":    {arch: "GlmForCausalLM", names: map[string]string{"ffn_up": "mlp.gate_up_proj", "attn_qkv": "self_attn.qkv_proj"}, describe: fusedQKV, fields: chatglmFields},
 		"granite_swa": {arch: "GraniteSWAForCausalLM", pairs: true, fields: graniteSWAFields, describe: graniteSWADescribe,
 			names: ggufNamesOf("block_sparse_moe.router", "shared_mlp.", "attn_sinks.weight", "self_attn.sinks")},
+		"mellum": {arch: "MellumForCausalLM", names: ggufNamesOf("mlp.gate", ""), fields: mellumFields},
 		"hunyuan-moe": {arch: "HunYuanMoEV1ForCausalLM", names: ggufNamesOf("mlp.gate.wg", "mlp.shared_mlp.", "attn_q_norm", "self_attn.query_layernorm", "attn_k_norm", "self_attn.key_layernorm"),
 			fields: func(g *ggufModel, f map[string]any) {
 				f["moe_topk"], f["intermediate_size"] = g.int("expert_used_count"), g.int("expert_feed_forward_length")
@@ -121,6 +122,16 @@ func graniteSWADescribe(g *ggufModel, n *Network) {
 			e.Shared[j].GateUp, e.Shared[j].Gate, e.Shared[j].Up = "shared_mlp.up_proj", "", ""
 		}
 	}
+}
+
+// mellumFields: only layers that see everything have their rotations scaled, and the weights of chosen experts have the sum 1.
+func mellumFields(g *ggufModel, f map[string]any) {
+	f["norm_topk_prob"] = true
+	if window, _ := f["sliding_window"].(int); window == 0 {
+		return
+	}
+	f["layer_types"] = g.windowTypes(f)
+	g.twoRopes(f)
 }
 
 // bambaFields makes the file of a Granite without its factors one of Bamba.

@@ -3,7 +3,7 @@ package model
 import "weir/backend"
 
 // latent is built of a LatentSpec. The cache has one key for all heads, the normed latent and the
-// rotated part behind it, and the latent again as the value. Queries are multiplied with the part
+// rotated part behind it, and the latent in it is the value. Queries are multiplied with the part
 // of kv_b_proj that makes keys, so that they meet latents; what attention gives is multiplied with
 // the part that makes values. Prefill and decoding are the same, so that no bit depends on which
 // of them a position was computed in.
@@ -67,7 +67,7 @@ func (s LatentSpec) mixer(b *builder, l *Layer) mixer {
 		m.indexer = newIndexer(b, l, &s)
 	}
 	b.needs(PieceSelect, s.Sparse)
-	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank}, backend.KVGroup{Window: s.Window})
+	m.kv = b.cache(KVShape{Heads: s.Heads, KVHeads: 1, KeyDim: s.KVRank + s.RopeDim, ValueDim: s.KVRank, ValueInKey: true}, backend.KVGroup{Window: s.Window})
 	m.heads = Heads{Rope: NoRope, Temper: s.Temper}
 	if s.Rope != NoRope {
 		r := b.shape.Ropes[s.Rope]
@@ -142,8 +142,7 @@ func newIndexer(b *builder, l *Layer, s *LatentSpec) *indexer {
 	b.linear(&m.k, Linear, l.At, b.c.Hidden, false, part{x.K, x.Dim})
 	b.normOf(&m.kNorm, l.At, x.KNorm, x.Dim)
 	b.linear(&m.weights, Exact, l.At, b.c.Hidden, false, part{x.Weights, x.Heads})
-	// A cache has values, too. They are one number, which nothing reads.
-	m.kv = b.cache(KVShape{Heads: x.Heads, KVHeads: 1, KeyDim: x.Dim, ValueDim: 1}, backend.KVGroup{})
+	m.kv = b.cache(KVShape{Heads: x.Heads, KVHeads: 1, KeyDim: x.Dim}, backend.KVGroup{})
 	return m
 }
 
@@ -152,7 +151,7 @@ func (m *indexer) choose(p *pass, in, low Act) {
 	p.MatMul(m.queries, m.q, low)
 	p.MatMul(m.key, m.k, in)
 	p.Norm(m.key, m.key, *m.kNorm)
-	p.StoreKV(m.kv, m.queries, m.key, m.key.Cols(0, 1), m.heads)
+	p.StoreKV(m.kv, m.queries, m.key, m.key.Cols(0, 0), m.heads)
 	if p.cacheOnly {
 		return
 	}

@@ -465,11 +465,11 @@ func (m *Model) sumLocked(size func(weights.Tensor) int64) int64 {
 }
 
 // KVBytesPerToken is the size of one position in the KV cache: a key and a value of
-// each KV head in each cache.
+// each KV head in each cache, a value that is a part of its key counted once.
 func (c *Config) KVBytesPerToken(kv weights.DType) int64 {
 	var n int64
 	for _, s := range c.Shape().KV {
-		n += int64(s.KVHeads) * int64(s.KeyDim+s.ValueDim) * int64(kv.Size())
+		n += int64(s.KVHeads) * int64(s.Numbers()) * int64(kv.Size())
 	}
 	return n
 }

@@ -24,7 +24,7 @@ func TestRootPath(t *testing.T) {
 		{"GET", "/llm/a/v1/models/tiny", []string{key}, 200}, {"GET", "/llm/a/v1/models/tiny", nil, 401},
 		{"POST", "/llm/a/tokenize", nil, 401}, {"POST", "/llm/a" + servertest.TextPath, nil, 401},
 		{"GET", "/llm/a/v1/nothing", nil, 401}, {"GET", "/llm/a/v1/nothing", []string{key}, 404},
-		{"GET", "/llm/a", []string{key}, 404}, {"GET", "/llm/a/", []string{key}, 404}, {"GET", "/llm/ahealth", []string{key}, 404}, {"GET", "/llm/a/llm/a/health", []string{key}, 404}, {"GET", "/llm/health", []string{key}, 404},
+		{"GET", "/llm/a", []string{key}, 404}, {"GET", "/llm/a/", nil, 200}, {"GET", "/llm/ahealth", []string{key}, 404}, {"GET", "/llm/a/llm/a/health", []string{key}, 404}, {"GET", "/llm/health", []string{key}, 404},
 		{"OPTIONS", "/llm/a/v1/models", nil, 204},
 	} {
 		if status, answer, _ := h.Get(c.method, c.path, "", c.headers...); status != c.want {

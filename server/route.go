@@ -27,6 +27,15 @@ var routes = map[string]route{
 	"/v1/completions":             {methods: "POST", serve: generates((*openai.Service).Completions)},
 	"/v1/messages":                {methods: "POST", serve: func(s *Server, c *transport.Call) { s.messages.Messages(c) }},
 	"/v1/messages/count_tokens":   {methods: "POST", serve: func(s *Server, c *transport.Call) { s.messages.CountTokens(c) }},
+	"/":                           {methods: "GET", open: true, serve: func(s *Server, c *transport.Call) { s.ollama.Root(c) }},
+	"/api/chat":                   {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Chat(c) }},
+	"/api/generate":               {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Generate(c) }},
+	"/api/embed":                  {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Embed(c) }},
+	"/api/embeddings":             {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Embeddings(c) }},
+	"/api/tags":                   {methods: "GET", serve: func(s *Server, c *transport.Call) { s.ollama.Tags(c) }},
+	"/api/ps":                     {methods: "GET", serve: func(s *Server, c *transport.Call) { s.ollama.Running(c) }},
+	"/api/show":                   {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Show(c) }},
+	"/api/version":                {methods: "GET", open: true, serve: func(s *Server, c *transport.Call) { s.ollama.Version(c) }},
 	"/v1/embeddings":              {methods: "POST", serve: generates((*openai.Service).Embeddings)},
 	"/pooling":                    {methods: "POST", serve: generates((*openai.Service).Pooling)},
 	"/classify":                   {methods: "POST", serve: generates((*openai.Service).Classify)},
@@ -120,6 +129,9 @@ func (router) Interface(path string) failure.Interface { return interfaceOf(path
 func interfaceOf(path string) failure.Interface {
 	if path == "/v1/messages" || strings.HasPrefix(path, "/v1/messages/") {
 		return failure.Messages
+	}
+	if strings.HasPrefix(path, "/api/") {
+		return failure.Ollama
 	}
 	if _, own := routes[path]; own { // Weave has all others below /v2/
 		return failure.OpenAI

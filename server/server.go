@@ -16,6 +16,7 @@ import (
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/messagesapi"
+	"weir/server/ollamaapi"
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/responsesapi"
@@ -34,6 +35,7 @@ type Server struct {
 	counts *metrics.Metrics
 
 	messages     *messagesapi.Handlers
+	ollama       *ollamaapi.Handlers
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
@@ -76,6 +78,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.responses = responsesapi.New(responsesapi.Config{Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log})
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
+	s.ollama = ollamaapi.New(s.openai, s.http.Now)
 	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
 	s.counts.SetStores(s.stores())

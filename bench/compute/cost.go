@@ -79,7 +79,7 @@ func (l *ledger) plan(s model.Shape) {
 }
 
 // numbers is how many a position has in a cache.
-func numbers(kv model.KVShape) float64 { return float64(kv.KVHeads * (kv.KeyDim + kv.ValueDim)) }
+func numbers(kv model.KVShape) float64 { return float64(kv.KVHeads * kv.Numbers()) }
 
 // load notes a matrix. Vectors and embeddings have none: a step reads few of their numbers.
 func (l *ledger) load(m model.Matrix, bytes int64) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -273,6 +274,24 @@ func (e *preparedEngine) served(s *source, priority bool) *openai.Model {
 	return &openai.Model{
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: e.fingerprint,
 		Engine: e.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.tokenizerInfo,
+		About:     s.about(),
 		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults, Pooling: s.pooling, Scoring: s.scoring,
 	}
+}
+
+// about describes the model to clients.
+func (s *source) about() openai.About {
+	n := s.network
+	a := openai.About{Family: n.Config.Architecture, Format: "safetensors", Parameters: n.Parameters(), Bytes: n.WeightBytes()}
+	if n.GGUF() != nil {
+		a.Format = "gguf"
+	}
+	sizes := map[string]int64{}
+	for _, t := range n.Tensors() {
+		name := strings.ToUpper(t.DType.String())
+		if sizes[name] += int64(len(t.Data)); a.Quantization == "" || sizes[name] > sizes[a.Quantization] {
+			a.Quantization = name
+		}
+	}
+	return a
 }

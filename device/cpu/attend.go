@@ -72,15 +72,18 @@ func (j *attendJob) sees(s *span, t int) (lo, hi int) {
 
 // attendScratch is one worker's memory.
 type attendScratch struct {
-	q      []float32  // [rows of a span, keys] as the kernels take them
-	scale  []rowScale // [rows of a span]
-	capped []float32  // [rows of a span] the factor on scores before they are bounded
-	tanh   []float32  // [partTokens] of impl.bound
-	scores []float32  // [rows of a pass, partTokens], each row padded
-	part   partial    // of a pass
-	sum    partial    // of a span
-	offs   []int      // [partUnits + a call's tiles] units of a partial result
-	ahead  []int      // the same of what comes next
+	q      []float32    // [rows of a span, keys] as the kernels take them
+	scale  []rowScale   // [rows of a span]
+	capped []float32    // [rows of a span] the factor on scores before they are bounded
+	tanh   []float32    // [partTokens] of impl.bound
+	scores []float32    // [rows of a pass, partTokens], each row padded
+	more   []float32    // Int8: the same, of what is behind the first part of keys
+	units  [][2]float32 // Int8: [rows of a span] the factors from scores of the parts of keys to numbers
+	part   partial      // of a pass
+	sum    partial      // of a span
+	offs   []int        // [partUnits + a call's tiles] units of a partial result
+	ahead  []int        // the same of what comes next
+	turned turned       // values of a partial result that are parts of keys
 }
 
 // rowScale is the factor from a row's scores to the exponents of its weights: e for
@@ -125,14 +128,26 @@ func attendSizes(s model.Shape) (rows, keys, values int) {
 	rows = spanRows
 	for _, kv := range s.KV {
 		rows, keys, values = max(rows, kv.Heads/kv.KVHeads), max(keys, padded(kv.KeyDim)), max(values, padded(kv.ValueDim))
+		if kv.ValueInKey {
+			keys = max(keys, padded(kv.ValueDim)+padded(kv.KeyDim-kv.ValueDim)) // in two parts
+		}
 	}
 	return rows, keys, values
 }
 
-func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, error) {
+func newAttendScratch(mem *arena, s model.Shape, d *Device) (attendScratch, error) {
+	k := &d.impl.dots[d.cfg.KVType]
 	n, keys, dims := attendSizes(s)
 	size, pass := partialFloats(n, dims), partialFloats(k.rows(), dims)
-	data, err := mem.floats(k.rows()*scoreStride + n*keys + n + partTokens + size + pass)
+	turned, parts, err := newTurned(mem, d.caches)
+	if err != nil {
+		return attendScratch{}, err
+	}
+	more := 0
+	if parts {
+		more = k.rows() * scoreStride
+	}
+	data, err := mem.floats(k.rows()*scoreStride + more + n*keys + n + partTokens + size + pass)
 	if err != nil {
 		return attendScratch{}, err
 	}
@@ -143,6 +158,9 @@ func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, 
 	}
 	return attendScratch{
 		scores: cut(k.rows() * scoreStride),
+		more:   cut(more),
+		units:  make([][2]float32, n),
+		turned: turned,
 		q:      cut(n * keys),
 		capped: cut(n),
 		tanh:   cut(partTokens),
@@ -259,7 +277,7 @@ func (d *Device) Attend(dst, q model.Act, kv int, a model.Attention) {
 	if heads == 0 || q.Width != heads*c.keyDim || dst.Width != heads*c.valueDim || heads%c.heads != 0 || heads/c.heads > c.group {
 		panic(fmt.Sprintf("cpu: Attend from rows of %d to rows of %d in cache %d", q.Width, dst.Width, kv))
 	}
-	j.c, j.group, j.keys, j.dims = c, heads/c.heads, padded(c.keyDim), c.valueColumns()
+	j.c, j.group, j.keys, j.dims = c, heads/c.heads, c.queryColumns(), c.valueColumns()
 	j.dst, j.q, j.a, j.sinks = d.written(dst), d.view(q), a, nil
 	if a.Sinks != model.NoWeight {
 		if j.sinks = d.params[a.Sinks].vec; len(j.sinks) != heads {
@@ -395,49 +413,6 @@ func (j *attendJob) passes(s *span) iter.Seq2[int, int] {
 	}
 }
 
-// load gathers the queries of a span for one KV head: for each query the heads of the
-// group, in the form that the kernels take.
-func (j *attendJob) load(sc *attendScratch, s *span, head int) {
-	n := j.c.keyDim
-	for r := range (s.last - s.first) * j.group {
-		i, g := s.first+r/j.group, r%j.group
-		q := sc.q[r*j.keys:][:j.keys]
-		copy(q, j.q.row(i)[(head*j.group+g)*n:][:n])
-		clear(q[n:])
-		scale := j.a.Scale
-		if j.dots.pairs {
-			j.d.impl.toPairs(q, q)
-		}
-		if j.c.format == Int8 {
-			most := j.d.impl.absMax(q)
-			inv, unit := inverse(most, queryMax)
-			if j.dots.bytes {
-				sum := j.d.impl.toInt8(q, q, inv)
-				q[j.c.columns/4] = math.Float32frombits(uint32(-keyBias * sum))
-			} else {
-				j.d.impl.toInt16(q, q, inv)
-			}
-			scale *= unit
-		}
-		if j.a.Softcap > 0 {
-			sc.capped[r], scale = scale/j.a.Softcap, 1
-		}
-		sc.scale[r] = newRowScale(scale)
-	}
-}
-
-// inverse returns the factor from numbers of magnitude most to limit, and the unit,
-// which is the factor back. If most is NaN or infinite, so is the unit.
-func inverse(most, limit float32) (inv, unit float32) {
-	if most >= scaleMin && most <= math.MaxFloat32 {
-		return limit / most, most / limit
-	}
-	if most < scaleMin {
-		return 0, 0
-	}
-	return 0, most
-}
-
 // reach is what rows [first, last) of the batch see of partial result p: units
 // [u0, u1) from its first position on, and n positions from unit u0 on.
 func (j *attendJob) reach(s *span, first, last, p int) (u0, u1, n int) {
@@ -487,6 +462,10 @@ func (j *attendJob) units(offs []int, s *span, p int) {
 func (j *attendJob) locate(sc *attendScratch, s *span, head, p int) {
 	c := j.c
 	j.units(sc.offs, s, p)
+	if c.inKey {
+		u0, u1, _ := j.reach(s, s.first, s.last, p)
+		sc.turned.fill(j.d.impl, c, head, sc.offs, u0, u1)
+	}
 	shift := -c.keys
 	p0, p1 := j.parts(s)
 	if p++; p == p1 {
@@ -514,7 +493,7 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 	data := c.data[c.at(head):]
 	tiles := k.tiles[m]
 	offs := sc.offs[u0 : u0+(u1-u0+tiles-1)/tiles*tiles]
-	k.scores[m](data, offs, c.keys, c.columns, sc.q[r0*j.keys:], j.keys, sc.scores, scoreStride)
+	j.scores(sc, data, offs, r0, m)
 
 	offs = offs[:u1-u0]
 	// The first pass prefetches what comes next; later ones need not.
@@ -522,6 +501,7 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 	if r0 == 0 {
 		ahead = sc.ahead[u0:u1]
 	}
+	values := data[c.keys:]
 	share := (c.keys/m + cacheLine - 1) &^ (cacheLine - 1)
 	start := p*partTokens + u0*rowsPerTile
 	scales := data[c.valueScale:]
@@ -535,8 +515,10 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 			out.weight[r] = 0
 			continue
 		}
-		if r0 == 0 {
-			im.prefetch(data[c.keys+r*share:], offs, share)
+		if r0 == 0 && !c.inKey {
+			im.prefetch(values[r*share:], offs, share)
+		} else if r0 == 0 {
+			im.prefetch(values[r*share:], ahead, share)
 		}
 		scale := &sc.scale[r0+r]
 		top := im.max(x)
@@ -554,12 +536,16 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 		out.weight[r], out.unit[r] = sum, unit
 	}
 
+	if c.inKey {
+		values, offs = sc.turned.data, sc.turned.at[u0:u1]
+		ahead = offs
+	}
 	t, f := 0, k.values[m]
 	for t*rowsPerTile < j.dims {
 		if j.dims-t*rowsPerTile < tiles*rowsPerTile {
 			f, tiles = k.value[m], 1
 		}
-		f(data[c.keys+t*c.valueT:], offs, ahead, n, sc.scores, scoreStride, out.value[t*rowsPerTile:], j.dims)
+		f(values[t*c.valueT:], offs, ahead, n, sc.scores, scoreStride, out.value[t*rowsPerTile:], j.dims)
 		t += tiles
 	}
 }

@@ -15,7 +15,8 @@ import (
 // attendCase is one layer's attention of the last rows of a few sequences.
 type attendCase struct {
 	heads, kvHeads, dim, blockTokens int
-	valueDim                         int // 0: dim
+	valueDim                         int  // 0: dim
+	inKey                            bool // values are the first columns of keys
 	a                                model.Attention
 	sunk                             bool // there are sinks
 	seqs                             []attendSeq
@@ -30,7 +31,7 @@ func (c *attendCase) name() string {
 		is   bool
 		name string
 	}{
-		{c.valueDim != 0, fmt.Sprintf("values_%d", c.valueDim)}, {c.a.Window > 0, fmt.Sprintf("window_%d", c.a.Window)},
+		{c.valueDim != 0, fmt.Sprintf("values_%d", c.valueDim)}, {c.inKey, "in_keys"}, {c.a.Window > 0, fmt.Sprintf("window_%d", c.a.Window)},
 		{c.a.Chunk > 0, fmt.Sprintf("chunk_%d", c.a.Chunk)}, {c.a.Bidirectional, "both_ways"}, {c.a.Softcap > 0, "capped"}, {c.sunk, "sinks"},
 	} {
 		if x.is {
@@ -72,6 +73,13 @@ func newAttendInput(rnd *rand.Rand, c attendCase) *attendInput {
 		b.q = append(b.q, rows(s.context, c.heads*c.dim, 2))
 		b.k = append(b.k, rows(s.context, c.kvHeads*c.dim, 1))
 		b.v = append(b.v, rows(s.context, c.kvHeads*b.valueDim, 1))
+		if b.inKey {
+			for pos, row := range b.v[len(b.v)-1] {
+				for h := range b.kvHeads {
+					copy(row[h*b.valueDim:][:b.valueDim], b.k[len(b.k)-1][pos][h*b.dim:])
+				}
+			}
+		}
 	}
 	return b
 }
@@ -103,7 +111,7 @@ func (b *attendInput) want(f Format) [][]float64 {
 				kv := h / (b.heads / b.kvHeads)
 				q := stored(F32, b.q[s][pos][h*b.dim:][:b.dim])
 				if f == Int8 {
-					q = stored(Int8, b.q[s][pos][h*b.dim:][:b.dim])
+					q = b.parts(Int8, b.q[s][pos][h*b.dim:][:b.dim])
 				}
 				row = append(row, b.head(q, h, pos, keys[kv], values[kv])...)
 			}
@@ -118,10 +126,18 @@ func (b *attendInput) heads64(f Format, rows [][]float32, dim int) [][][]float64
 	heads := make([][][]float64, b.kvHeads)
 	for h := range heads {
 		for _, row := range rows {
-			heads[h] = append(heads[h], stored(f, row[h*dim:][:dim]))
+			heads[h] = append(heads[h], b.parts(f, row[h*dim:][:dim]))
 		}
 	}
 	return heads
+}
+
+// parts is the same of a head whose first columns have a scale of their own if they are the value.
+func (b *attendInput) parts(f Format, x []float32) []float64 {
+	if n := b.valueDim; b.inKey && n < len(x) {
+		return append(stored(f, x[:n]), stored(f, x[n:])...)
+	}
+	return stored(f, x)
 }
 
 // sees reports whether position pos attends to position other.
@@ -201,7 +217,7 @@ func (b *attendInput) open(t *testing.T, cfg Config, place placement) *attendDev
 		spec.MaxTokens += s.context
 		spec.MaxSeqTokens = max(spec.MaxSeqTokens, s.context)
 	}
-	kv := []model.KVShape{{Heads: 2, KVHeads: 1, KeyDim: 20, ValueDim: 20}, {Heads: b.heads, KVHeads: b.kvHeads, KeyDim: b.dim, ValueDim: b.valueDim}, {Heads: 3, KVHeads: 3, KeyDim: 8, ValueDim: 8}}
+	kv := []model.KVShape{{Heads: 2, KVHeads: 1, KeyDim: 20, ValueDim: 20}, {Heads: b.heads, KVHeads: b.kvHeads, KeyDim: b.dim, ValueDim: b.valueDim, ValueInKey: b.inKey}, {Heads: 3, KVHeads: 3, KeyDim: 8, ValueDim: 8}}
 	if err := d.Plan(model.Shape{KV: kv, Acts: []model.ActShape{{Width: width + key + value}, {Width: b.heads * b.valueDim}, {Width: 80}}, Spec: spec}); err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,9 @@ type attention struct {
 	// toPairs rounds x[i] to bfloat16, two to a word. dst may be x; len(x) is a
 	// multiple of 16. It is nil where no kernels want it.
 	toPairs func(dst, x []float32)
+	// turn makes tiles of values of as many of keys (turned), by format. Bits of flip are turned over in
+	// each byte of Int8; the others do not use it. Where it is nil there is plain Go.
+	turn [Int8 + 1]func(to, from []byte, flip byte)
 	// prefetch asks for n > 0 bytes from kv[at[u]] on, for all u. They may be
 	// anywhere.
 	prefetch func(kv []byte, at []int, n int)

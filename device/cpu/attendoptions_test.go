@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -24,6 +23,7 @@ func randomAttendCase(rnd *rand.Rand, i int) attendCase {
 	if c.valueDim = c.dim; i%3 != 0 {
 		c.valueDim = pick(16, 24, 64, 128, 512)
 	}
+	c.inKey = c.valueDim <= c.dim && i%4 != 2
 	c.a.Window, c.a.Chunk = pick(0, 0, 1, 7, 64, 300), pick(0, 0, 5, 100, 300)
 	if c.a.Bidirectional = i%4 == 3; c.a.Bidirectional {
 		c.a.Window = []int{64, 0, 7, 1}[i/4%4]
@@ -57,9 +57,6 @@ func attendOptions(rnd *rand.Rand, n int) []attendCase {
 	return cases
 }
 
-// fits reports whether a cache of format f can hold a case.
-func (c *attendCase) fits(f Format) bool { return f != Int8 || c.dim == c.valueDim }
-
 // TestAttendOptions: windows, chunks, both directions, bounded scores and sinks of every
 // implementation and format, against double precision.
 func TestAttendOptions(t *testing.T) {
@@ -70,7 +67,7 @@ func TestAttendOptions(t *testing.T) {
 		b := newAttendInput(rnd, c)
 		t.Run(c.name(), func(t *testing.T) {
 			for f, limit := range limits {
-				if !c.fits(f) || f == F16 && i%4 != 0 {
+				if f == F16 && i%4 != 0 {
 					continue
 				}
 				t.Run(f.String(), func(t *testing.T) { b.check(t, f, limit, pairsLimit) })
@@ -88,7 +85,7 @@ func TestAttendOptionsInvariance(t *testing.T) {
 			eachKernel(t, func(im *impl) uintptr { return table(im, im.dots[kv].scores) }, func(t *testing.T, im *impl) {
 				rnd := newRand(31)
 				for i, c := range attendOptions(rnd, 20) {
-					if !c.fits(kv) || im.name == "generic" && (c.heads*c.dim > 600 || kv == F32) {
+					if im.name == "generic" && (c.heads*c.dim > 600 || kv == F32) {
 						continue
 					}
 					newAttendInput(rnd, c).checkInvariance(t, rnd, Config{KVType: kv, Impl: im.name}, i)
@@ -246,17 +243,47 @@ func TestAttendAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestKVSizes: a token takes what its caches take together, and int8 is refused for heads whose
-// keys and values have different sizes.
-func TestKVSizes(t *testing.T) {
-	s := model.Shape{KV: []model.KVShape{{Heads: 8, KVHeads: 2, KeyDim: 192, ValueDim: 128}, {Heads: 16, KVHeads: 1, KeyDim: 576, ValueDim: 512}, {Heads: 4, KVHeads: 4, KeyDim: 18, ValueDim: 20}}}
-	numbers := int64(2*(192+128) + 576 + 512 + 4*(20+32)) // keys padded to fours, values to tiles
-	for f, bytes := range map[Format]int64{F32: 4, F16: 2, BF16: 2} {
-		if got, err := KVBytesPerToken(f, s); err != nil || got != numbers*bytes {
-			t.Errorf("%s: %d bytes (%v), not %d", f, got, err, numbers*bytes)
-		}
+// TestValuesInKeys: where values are the first columns of keys, the cache holds them once, and no bit of a
+// result is another than with a cache that holds them twice.
+func TestValuesInKeys(t *testing.T) {
+	sizes := [][2]int{{576, 512}, {40, 24}, {26, 24}, {64, 64}, {32, 16}, {18, 1}}
+	for _, kv := range []Format{F32, F16, BF16, Int8} {
+		t.Run(kv.String(), func(t *testing.T) {
+			eachImpl(t, func(t *testing.T, im *impl) {
+				rnd := newRand(34)
+				for i, size := range sizes {
+					if im.name == "generic" && size[0] > 100 || kv == Int8 && size[0] != size[1] {
+						continue
+					}
+					c := attendCase{heads: []int{16, 3, 128}[i%3], kvHeads: 1 + 2*(i%3%2), dim: size[0], valueDim: size[1], inKey: true, blockTokens: 16 + i%2*32, a: model.Attention{Window: i % 3 * 100}}
+					c.seqs = []attendSeq{{1, 20}, {1, 2*partTokens + 30}}
+					b := newAttendInput(rnd, c)
+					once := b.rowBits(t, Config{KVType: kv, Impl: im.name}, anywhere(2), newRand(35))
+					b.inKey = false
+					twice := b.rowBits(t, Config{KVType: kv, Impl: im.name}, anywhere(2), newRand(35))
+					for s := range once {
+						for pos := range once[s] {
+							if !slices.Equal(once[s][pos], twice[s][pos]) {
+								t.Fatalf("%s: position %d of sequence %d differs from one whose values are stored apart", b.name(), pos, s)
+							}
+						}
+					}
+				}
+			})
+		})
 	}
-	if _, err := KVBytesPerToken(Int8, s); !errors.Is(err, ErrConfig) {
-		t.Errorf("int8: %v", err)
+}
+
+// TestKVSizes: a token takes what its caches take together, values in keys nothing, and with int8 a head
+// or a part of it has a scale.
+func TestKVSizes(t *testing.T) {
+	s := model.Shape{KV: []model.KVShape{{Heads: 8, KVHeads: 2, KeyDim: 192, ValueDim: 128}, {Heads: 16, KVHeads: 1, KeyDim: 576, ValueDim: 512}, {Heads: 4, KVHeads: 4, KeyDim: 18, ValueDim: 20},
+		{Heads: 16, KVHeads: 1, KeyDim: 576, ValueDim: 512, ValueInKey: true}, {Heads: 16, KVHeads: 1, KeyDim: 128}, {Heads: 1, KVHeads: 1, KeyDim: 64, ValueDim: 64, ValueInKey: true}}}
+	numbers := int64(2*(192+128) + 576 + 512 + 4*(20+32) + 576 + 128 + 64) // keys padded to fours, values to tiles
+	scales := int64(2*2 + 2 + 4*2 + 2 + 1 + 1)
+	for f, bytes := range map[Format]int64{F32: 4 * numbers, F16: 2 * numbers, BF16: 2 * numbers, Int8: numbers + 4*scales} {
+		if got, err := KVBytesPerToken(f, s); err != nil || got != bytes {
+			t.Errorf("%s: %d bytes (%v), not %d", f, got, err, bytes)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,7 +119,8 @@ func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Dev
 // cache that a sequence reads, once.
 func BenchmarkAttend(b *testing.B) {
 	for _, im := range impls {
-		for _, shape := range []model.Shape{{KV: model.UniformKV(1, 32, 8, 64)}, {KV: model.UniformKV(1, 16, 8, 128)}} {
+		for _, shape := range []model.Shape{{KV: model.UniformKV(1, 32, 8, 64)}, {KV: model.UniformKV(1, 16, 8, 128)},
+			{KV: []model.KVShape{{Heads: 16, KVHeads: 1, KeyDim: 576, ValueDim: 512, ValueInKey: true}}}} {
 			for _, kv := range []Format{BF16, Int8, F16, F32} {
 				for _, c := range []struct{ seqs, rows, context int }{{1, 1, 8192}, {8, 1, 4096}, {1, 512, 512}, {1, 512, 4096}} {
 					if im.name == "generic" && c.rows*c.context > 8192 {
@@ -145,9 +147,9 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 	blocks := context / blockTokens
 	const layers = 4
 	one := s.KV[0]
-	s.KV = model.UniformKV(layers, one.Heads, one.KVHeads, one.KeyDim)
+	s.KV = slices.Repeat(s.KV, layers)
 	width, kvWidth := one.Heads*one.KeyDim, one.KVHeads*one.KeyDim
-	s.Acts = []model.ActShape{{Width: width}, {Width: 2 * kvWidth}}
+	s.Acts = []model.ActShape{{Width: width}, {Width: 2 * kvWidth}, {Width: one.Heads * one.ValueDim}}
 	s.Spec = backend.Spec{VocabSize: 16, BlockTokens: blockTokens, NumBlocks: 1 + seqs*blocks, MaxTokens: max(seqs*rows, context), MaxSeqs: seqs, MaxSeqTokens: context, Depth: 1}
 	if err := d.Plan(s); err != nil {
 		b.Fatal(err)
@@ -159,7 +161,10 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 		}
 	}
 	f := newFeeder(rnd, s.Spec)
-	q, k, v := model.Act{Width: width}, model.Act{Buf: 1, Width: kvWidth}, model.Act{Buf: 1, Off: kvWidth, Width: kvWidth}
+	q, k, v := model.Act{Width: width}, model.Act{Buf: 1, Width: kvWidth}, model.Act{Buf: 1, Off: kvWidth, Width: one.KVHeads * one.ValueDim}
+	if one.ValueInKey {
+		v.Off = 0
+	}
 	all := make([]*sequence, seqs)
 	for i := range all { // the whole context is stored once
 		all[i] = &sequence{tokens: make([]int32, context)}
@@ -180,12 +185,13 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 	if err != nil {
 		b.Fatal(err)
 	}
+	dst := model.Act{Buf: 2, Width: one.Heads * one.ValueDim}
 	t := best(b, func(i int) {
-		d.Attend(q, q, i%layers, model.Attention{Scale: float32(0.1 / math.Sqrt(float64(one.KeyDim))), Sinks: model.NoWeight})
+		d.Attend(dst, q, i%layers, model.Attention{Scale: float32(0.1 / math.Sqrt(float64(one.KeyDim))), Sinks: model.NoWeight})
 	})
 	pairs := float64(rows) * (float64(context) - float64(rows-1)/2) * float64(seqs)
 	b.ReportMetric(float64(token)*float64(seqs*context/layers)/t/1e9, "GB/s")
-	b.ReportMetric(pairs*float64(width)*4/t/1e9, "GFLOP/s")
+	b.ReportMetric(pairs*float64(width+dst.Width)*2/t/1e9, "GFLOP/s")
 }
 
 // qwen is a model with the sizes of Qwen3-0.6B. All layers have the same

@@ -49,7 +49,7 @@ func native() []*impl {
 			recurrent:   recurrentAVX512,
 		}
 		if x.HasAVX2 && x.HasFMA && x.HasF16C { // VPDPBUSD is what makes 512 bits worth it
-			base.blocks = blocksAVX2()
+			base.blocks, base.turn = blocksAVX2(), turnAVX2
 		}
 		if x.HasAVX512DQ { // all processors with AVX512BW have it, but CPUID lists it apart
 			base.pick = sampler.Kernels{Near: nearAVX512, Load: pickLoadAVX512, Mass: pickMassAVX512, Above: pickAboveAVX512, Between: pickBetweenAVX512}
@@ -96,7 +96,7 @@ func native() []*impl {
 			pointwise:   pointwiseTail(pointwiseAVX2),
 			recurrent:   recurrentAVX2,
 		}
-		base.blocks = blocksAVX2()
+		base.blocks, base.turn = blocksAVX2(), turnAVX2
 		if x.HasAVXVNNI {
 			vnni := base.with("avxvnni", dotAVXVNNI)
 			vnni.blocks = blocksAVXVNNI()
@@ -107,6 +107,9 @@ func native() []*impl {
 	}
 	return list
 }
+
+// turnAVX2 are kernels that turn tiles.
+var turnAVX2 = [Int8 + 1]func(to, from []byte, flip byte){BF16: func(to, from []byte, _ byte) { turnPairsAVX2(to, from) }, Int8: turnBytesAVX2}
 
 // blocksAVX2 are kernels for tiles of blocks. All tiers compute the same bits, so any may have
 // them.

@@ -3489,6 +3489,16 @@ func toInt16AVX2(dst, x []float32, inv float32)
 //go:noescape
 func prefetchAVX2(kv []byte, at []int, n int)
 
+// turnPairsAVX2 is impl.turn for tiles of BF16.
+//
+//go:noescape
+func turnPairsAVX2(to, from []byte)
+
+// turnBytesAVX2 is impl.turn for tiles of Int8.
+//
+//go:noescape
+func turnBytesAVX2(to, from []byte, flip byte)
+
 // dotQ8x1AVXVNNI is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape

@@ -20,6 +20,11 @@ import (
 //
 //	[column/4][16 rows][4]
 //
+// Where values are the first columns of keys (model.KVShape.ValueInKey), a unit has no values of its own:
+// attention turns these columns into tiles of values (turn.go). With Int8 such keys have two parts, values and
+// what is behind them, a tile with scales for each, because the rotated part of a latent key is of another size than the
+// latent.
+//
 // A block is contiguous over all caches, so that memory becomes resident in whole huge
 // pages, block by block, as the cache fills, and a block can be copied at once.
 type cache struct {
@@ -29,10 +34,13 @@ type cache struct {
 	group       int    // query heads for each of them, at most
 	keyDim      int
 	valueDim    int
+	inKey       bool // values are the first columns of keys
 	blockTokens int
 	table       int // the group whose block tables and slots it uses
 
-	columns    int  // of keys
+	columns    int  // of keys; Int8: of their first part
+	more       int  // Int8: columns of keys behind the first part, which is the value
+	moreAt     int  // Int8: where they are in a unit
 	keys       int  // bytes of a unit's keys
 	valueT     int  // bytes of one value tile
 	valueScale int  // Int8: where the values' scales are in a unit
@@ -59,19 +67,8 @@ func cacheLayout(f Format, s model.Shape) ([]cache, error) {
 	caches := make([]cache, len(s.KV))
 	sizes := make([]int, len(s.KV)) // of the caches with an index, the largest
 	for i, kv := range s.KV {
-		c := cache{format: f, heads: kv.KVHeads, group: kv.Heads / kv.KVHeads, keyDim: kv.KeyDim, valueDim: kv.ValueDim, blockTokens: s.Spec.BlockTokens, table: s.Place(i).Group}
-		if f == Int8 && kv.KeyDim != kv.ValueDim {
-			return nil, fmt.Errorf("%w: int8 keys and values, where heads have keys of %d and values of %d: the parts of such a key need scales of their own, so take bf16 or f16", ErrConfig, kv.KeyDim, kv.ValueDim)
-		}
-		c.columns = (kv.KeyDim + 3) &^ 3
-		scales := 0
-		if f == Int8 {
-			scales = rowsPerTile * 4
-		}
-		c.keys = f.tileBytes(c.columns) + scales
-		c.valueT = f.tileBytes(rowsPerTile)
-		c.valueScale = c.keys + c.valueColumns()/rowsPerTile*c.valueT
-		c.unit = c.valueScale + scales
+		c := cache{format: f, heads: kv.KVHeads, group: kv.Heads / kv.KVHeads, keyDim: kv.KeyDim, valueDim: kv.ValueDim, inKey: kv.ValueInKey, blockTokens: s.Spec.BlockTokens, table: s.Place(i).Group}
+		c.layoutUnit()
 		c.head = s.Spec.BlockTokens / rowsPerTile * c.unit
 		size, err := sizeOf(kv.KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
 		if err != nil {
@@ -93,6 +90,41 @@ func cacheLayout(f Format, s model.Shape) ([]cache, error) {
 	}
 	return caches, nil
 }
+
+// layoutUnit lays out the keys and values of 16 positions.
+func (c *cache) layoutUnit() {
+	scales, first := 0, c.keyDim
+	if c.format == Int8 {
+		scales = rowsPerTile * 4
+		if c.inKey {
+			first = c.valueDim
+		}
+	}
+	c.columns = quads(first)
+	c.keys = c.format.tileBytes(c.columns) + scales
+	c.valueT = c.format.tileBytes(rowsPerTile)
+	c.valueScale = c.keys - scales
+	if first < c.keyDim {
+		c.more, c.moreAt = quads(c.keyDim-first), c.keys
+		c.keys += c.format.tileBytes(c.more) + scales
+	}
+	c.unit = c.keys
+	if !c.inKey && c.valueDim > 0 {
+		c.valueScale = c.keys + c.valueColumns()/rowsPerTile*c.valueT
+		c.unit = c.valueScale + scales
+	}
+}
+
+// queryColumns are those of a query as attention keeps it, each part rounded up to whole vectors.
+func (c *cache) queryColumns() int {
+	if c.more > 0 {
+		return padded(c.valueDim) + padded(c.more)
+	}
+	return padded(c.keyDim)
+}
+
+// quads is n rounded up to whole fours.
+func quads(n int) int { return (n + 3) &^ 3 }
 
 // valueColumns is the size of a head's values, rounded up to whole tiles.
 func (c *cache) valueColumns() int { return padded(c.valueDim) }
@@ -142,7 +174,10 @@ func (d *Device) StoreKV(kv int, q, k, v model.Act, h model.Heads) {
 	j := &d.headsJob
 	j.c, j.q, j.kept = c, d.written(q), kept
 	if kept {
-		j.k, j.v = d.view(k), d.view(v)
+		j.k, j.v = d.view(k), view{}
+		if !c.inKey && v.Width > 0 {
+			j.v = d.view(v)
+		}
 	}
 	j.rope, j.late, j.temper = nil, h.NormAfterRope, h.Temper
 	j.qNorm = d.headNorm(h.QNorm, c.keyDim, q.Width)
@@ -155,6 +190,9 @@ func (d *Device) StoreKV(kv int, q, k, v model.Act, h model.Heads) {
 		if j.rope.Offset+2*j.rope.width > c.keyDim {
 			panic(fmt.Sprintf("cpu: StoreKV rotates %d dimensions from %d on of heads of %d", 2*j.rope.width, j.rope.Offset, c.keyDim))
 		}
+	}
+	if c.inKey && kept && (j.kNorm.On || j.vNorm.On || j.rope != nil && j.rope.Offset < c.valueDim) {
+		panic(fmt.Sprintf("cpu: StoreKV norms or rotates values that are the first %d columns of keys", c.valueDim))
 	}
 	j.n = len(d.batch.Tokens)
 	j.per = d.rowsPerChunk(j.n, 3*q.Width+7*k.Width)
@@ -224,9 +262,13 @@ func (j *headsJob) do(worker, chunk int) {
 		if !j.kept {
 			continue
 		}
-		keys, values := j.k.row(r), j.v.row(r)
+		keys, values := j.k.row(r), j.values(r)
 		for h := range j.c.heads {
-			k, v := keys[h*dim:][:dim], values[h*vdim:][:vdim]
+			k := keys[h*dim:][:dim]
+			var v []float32
+			if values != nil {
+				v = values[h*vdim:][:vdim]
+			}
 			if j.kNorm.On || j.rope != nil {
 				j.turn(key, k, &j.kNorm, h, r)
 				k = key
@@ -238,6 +280,14 @@ func (j *headsJob) do(worker, chunk int) {
 			j.c.put(int(j.d.batch.Slots[j.c.table*len(j.d.batch.Tokens)+r]), h, k, v)
 		}
 	}
+}
+
+// values are those of row r; nil: there are none apart from keys.
+func (j *headsJob) values(r int) []float32 {
+	if j.v.width == 0 {
+		return nil
+	}
+	return j.v.row(r)
 }
 
 // temper is the factor on the queries of a position, as the contract has it.
@@ -304,6 +354,9 @@ func (c *cache) put(slot, head int, k, v []float32) {
 	for d := c.keyDim; d < c.columns; d++ {
 		c.format.put(unit, d, i, 0)
 	}
+	if len(v) == 0 {
+		return
+	}
 	unit = unit[c.keys:]
 	for ; len(v) > rowsPerTile; v = v[rowsPerTile:] {
 		c.format.putColumn(unit, i, v[:rowsPerTile])
@@ -323,18 +376,32 @@ const keyBias = 128
 // putInt8 quantizes a head's keys and values and stores them as position i of a
 // unit.
 func (c *cache) putInt8(unit []byte, i int, k, v []float32) {
-	inv := c.putScale(unit[c.keys-rowsPerTile*4:], i, k)
-	for d := range c.columns {
+	first := k
+	if c.more > 0 {
+		first = k[:c.valueDim]
+		c.putPart(unit[c.moreAt:], i, k[c.valueDim:], c.more)
+	}
+	c.putPart(unit, i, first, c.columns)
+	if len(v) == 0 {
+		return
+	}
+	inv := c.putScale(unit[c.valueScale:], i, v)
+	unit = unit[c.keys+i/4*rowsPerTile*4+i%4:]
+	for d, x := range v {
+		unit[d/rowsPerTile*c.valueT+d%rowsPerTile*4] = toInt8(x, inv)
+	}
+}
+
+// putPart quantizes a part of a key, which has so many columns with those that fill it up, and stores it as
+// position i of a tile, which scales follow.
+func (c *cache) putPart(tile []byte, i int, k []float32, columns int) {
+	inv := c.putScale(tile[Int8.tileBytes(columns):], i, k)
+	for d := range columns {
 		b := byte(0)
 		if d < len(k) {
 			b = toInt8(k[d], inv)
 		}
-		unit[(d/4*rowsPerTile+i)*4+d%4] = b + c.bias
-	}
-	inv = c.putScale(unit[c.valueScale:], i, v)
-	unit = unit[c.keys+i/4*rowsPerTile*4+i%4:]
-	for d, x := range v {
-		unit[d/rowsPerTile*c.valueT+d%rowsPerTile*4] = toInt8(x, inv)
+		tile[(d/4*rowsPerTile+i)*4+d%4] = b + c.bias
 	}
 }
 

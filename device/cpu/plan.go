@@ -114,7 +114,7 @@ func (sc *scratch) allocate(d *Device, s model.Shape) (err error) {
 	if sc.edge, err = d.mem.floats(d.impl.edgeRows() * rowsPerTile); err != nil {
 		return err
 	}
-	if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
+	if sc.attn, err = newAttendScratch(&d.mem, s, d); err != nil {
 		return err
 	}
 	_, keys, values := attendSizes(s)

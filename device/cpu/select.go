@@ -53,7 +53,7 @@ func (d *Device) Select(q, weights model.Act, kv int, s model.Selection) {
 	if c.heads != 1 || heads > c.group || q.Width != heads*c.keyDim || j.positions == 0 {
 		panic(fmt.Sprintf("cpu: Select by %d heads with rows of %d in cache %d", heads, q.Width, kv))
 	}
-	a.c, a.group, a.keys, a.dims = c, heads, padded(c.keyDim), c.valueColumns()
+	a.c, a.group, a.keys, a.dims = c, heads, c.queryColumns(), c.valueColumns()
 	a.q, a.a, a.sinks = d.view(q), model.Attention{Scale: 1, Sinks: model.NoWeight}, nil
 	clear(a.planned[:]) // the spans are not those of attention
 	a.spans = a.spans[:0]
@@ -100,11 +100,11 @@ func (j *selectJob) score(worker, r int, scores []float32) {
 		for r0, m := range a.passes(s) {
 			tiles := k.tiles[m]
 			offs := sc.offs[u0 : u0+(u1-u0+tiles-1)/tiles*tiles]
-			k.scores[m](data, offs, a.c.keys, a.c.columns, sc.q[r0*a.keys:], a.keys, sc.scores, scoreStride)
+			a.scores(sc, data, offs, r0, m)
 			for h := range m {
-				w := weights[r0+h]
+				w, scale := weights[r0+h], float32(j.s.Scale*sc.scale[r0+h].e) // with Int8 e is the query's unit, or else 1
 				for i, x := range sc.scores[h*scoreStride:][:len(to)] {
-					to[i] += float32(w * max(float32(x*j.s.Scale), 0))
+					to[i] += float32(w * max(float32(x*scale), 0))
 				}
 			}
 		}

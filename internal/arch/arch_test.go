@@ -219,7 +219,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/messagesapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
@@ -233,9 +233,18 @@ var rules = map[string]rule{
 		tests:  []string{"server/servertest"},
 		mayNot: []string{"net/http"},
 	},
+	"server/jsonfields": {
+		may:    []string{"api", "internal/jsontext", "server/failure"},
+		mayNot: []string{"net/http"},
+	},
 	"server/messagesapi": {
-		may:    []string{"api", "chat", "internal/jsontext", "internal/memory", "server/failure", "server/openai", "server/transport"},
+		may:    []string{"api", "chat", "internal/jsontext", "internal/memory", "server/failure", "server/jsonfields", "server/openai", "server/transport"},
 		tests:  []string{"server/servertest"},
+		mayNot: []string{"net/http"},
+	},
+	"server/ollamaapi": {
+		may:    []string{"api", "internal/jsontext", "server/failure", "server/jsonfields", "server/openai", "server/transport"},
+		tests:  []string{"pooling", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {

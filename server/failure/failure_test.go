@@ -146,8 +146,8 @@ func TestErrorsDocument(t *testing.T) {
 	b.WriteString("\n## Errors of the server\n\n" +
 		"These are the errors that do not come from the fields of a body, in all interfaces. Feedback has the body `{\"reason\":\"…\"}` ([feedback.md,\n" +
 		"section 7](feedback.md#section-7)), trajectories have `{\"detail\":\"…\"}` ([trajectories.md, section 5](trajectories.md#section-5)); 404 for a path, 405 and 415 are\n" +
-		"`{\"detail\":\"…\"}` in all of these. Messages have `{\"type\":\"error\",\"error\":{…}}` ([messages.md, section 6](messages.md#section-6)) for all errors.\n" +
-		"Kind is what the log says as `kind`, and as `error` in the line of a finished request. Counted is the label `reason` of\n" +
+		"`{\"detail\":\"…\"}` in all of these. Messages have `{\"type\":\"error\",\"error\":{…}}` ([messages.md, section 6](messages.md#section-6)) and\n" +
+		"Ollama's interface `{\"error\":\"…\"}` ([ollama.md, section 4](ollama.md#section-4)) for all errors. Kind is what the log says as `kind`, and as `error` in the line of a finished request. Counted is the label `reason` of\n" +
 		"`weir:rejected_requests_total`. 429 and 503 come with `Retry-After`. Nobody receives 499, which is in the log alone.\n\n" +
 		"| Kind | Status | type | Counted | Message |\n|---|---|---|---|---|\n")
 	for _, r := range append(table, fault) {

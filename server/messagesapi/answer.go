@@ -5,12 +5,12 @@ import (
 	"encoding/base64"
 	"hash"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"weir/api"
 	"weir/internal/jsontext"
 	"weir/server/failure"
+	"weir/server/jsonfields"
 	"weir/server/openai"
 )
 
@@ -20,7 +20,7 @@ type answer struct {
 	context   int    // tokens of prompt and output together
 	asked     int    // max_tokens; 0: the client wants no content
 	hidden    bool   // thoughts are in the signature alone
-	ignored   names
+	ignored   jsonfields.Names
 	keep      func(id string, reply []byte) // keeps the conversation for its next turn; nil: nobody asked
 
 	// Of a stream.
@@ -50,30 +50,9 @@ func (a *answer) Form() (contentType, heartbeat string) {
 
 // Headers names what of the request had no effect.
 func (a *answer) Headers(set func(name, value string)) {
-	if s := a.ignored.header(); s != "" {
+	if s := a.ignored.Header(); s != "" {
 		set("X-Ignored-Fields", s)
 	}
-}
-
-// header lists the names, at most 32 of them in at most 1 KiB.
-func (n names) header() string {
-	var b strings.Builder
-	for i, name := range n {
-		name = strings.Map(func(r rune) rune {
-			if r <= ' ' || r > '~' || r == ',' {
-				return '_'
-			}
-			return r
-		}, name)
-		if i == 32 || b.Len()+2+len(name) > 1024 {
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(name)
-	}
-	return b.String()
 }
 
 // Whole appends an answer that does not stream.
@@ -143,8 +122,8 @@ func (a *answer) content(dst []byte, w *openai.Whole) []byte {
 // the vendor advises for its own clients.
 func appendInput(dst []byte, arguments string) []byte {
 	text := []byte(arguments)
-	if jsontext.Check(text, maxDepth) == nil {
-		if v := jsontext.Trim(text); kindOf(v) == jsontext.Object {
+	if jsontext.Check(text, jsonfields.MaxDepth) == nil {
+		if v := jsontext.Trim(text); jsonfields.Kind(v) == jsontext.Object {
 			return append(dst, v...)
 		}
 	}

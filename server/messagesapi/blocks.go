@@ -7,6 +7,7 @@ import (
 
 	"weir/api"
 	"weir/internal/jsontext"
+	"weir/server/jsonfields"
 )
 
 // A turn is a message of the chat. A user's message with results of tools is several.
@@ -51,26 +52,26 @@ func (q *request) decodeSystem(v api.Raw) error {
 			texts = append(texts, s)
 		}
 	}
-	switch kindOf(v) {
+	switch jsonfields.Kind(v) {
 	case jsontext.String:
 		add(v.Text())
 	case jsontext.Array:
 		for i, e := range v.Elements() {
-			kind, err := blockType(at("system", i), e)
+			kind, err := blockType(jsonfields.At("system", i), e)
 			if err != nil {
 				return err
 			}
 			if kind != "text" {
-				return bad(at("system", i)+".type", "must be \"text\", got %q", clip(kind))
+				return jsonfields.Bad(jsonfields.At("system", i)+".type", "must be \"text\", got %q", jsonfields.Clip(kind))
 			}
-			s, err := text(at("system", i)+".text", e.Member("text"))
+			s, err := jsonfields.Text(jsonfields.At("system", i)+".text", e.Member("text"))
 			if err != nil {
 				return err
 			}
 			add(s)
 		}
 	default:
-		return wrongType("system", "a string or an array of text blocks", v)
+		return jsonfields.WrongType("system", "a string or an array of text blocks", v)
 	}
 	q.system = strings.Join(texts, "\n")
 	return nil
@@ -80,15 +81,15 @@ func (q *request) decodeSystem(v api.Raw) error {
 // which first is the number of messages in the earlier ones.
 func (c *conversation) decodeMessages(v api.Raw, first int) (n int, err error) {
 	if v == nil {
-		return 0, bad("messages", "Field required")
+		return 0, jsonfields.Bad("messages", "Field required")
 	}
-	if kindOf(v) != jsontext.Array {
-		return 0, wrongType("messages", "an array", v)
+	if jsonfields.Kind(v) != jsontext.Array {
+		return 0, jsonfields.WrongType("messages", "an array", v)
 	}
 	for i, e := range v.Elements() {
-		c.path = at("messages", first+i)
-		if kindOf(e) != jsontext.Object {
-			return n, wrongType(c.path, "an object", e)
+		c.path = jsonfields.At("messages", first+i)
+		if jsonfields.Kind(e) != jsontext.Object {
+			return n, jsonfields.WrongType(c.path, "an object", e)
 		}
 		if err := c.message(e); err != nil {
 			return n, err
@@ -99,19 +100,19 @@ func (c *conversation) decodeMessages(v api.Raw, first int) (n int, err error) {
 }
 
 func (c *conversation) message(v api.Raw) error {
-	role, err := text(c.path+".role", v.Member("role"))
+	role, err := jsonfields.Text(c.path+".role", v.Member("role"))
 	if err != nil {
 		return err
 	}
 	content := v.Member("content")
 	switch {
 	case role == "system" && !content.Given() && v.Member("output_config").Given():
-		c.q.ignored.add("messages.output_config")
+		c.q.ignored.Add("messages.output_config")
 		return nil
 	case !content.Given():
-		return bad(c.path+".content", "Field required")
-	case kindOf(content) != jsontext.String && kindOf(content) != jsontext.Array:
-		return wrongType(c.path+".content", "a string or an array of blocks", content)
+		return jsonfields.Bad(c.path+".content", "Field required")
+	case jsonfields.Kind(content) != jsontext.String && jsonfields.Kind(content) != jsontext.Array:
+		return jsonfields.WrongType(c.path+".content", "a string or an array of blocks", content)
 	}
 	switch role {
 	case "user":
@@ -121,19 +122,19 @@ func (c *conversation) message(v api.Raw) error {
 	case "system":
 		return c.systemMessage(v, content)
 	}
-	return bad(c.path+".role", "must be \"user\", \"assistant\" or \"system\", got %q", clip(role))
+	return jsonfields.Bad(c.path+".role", "must be \"user\", \"assistant\" or \"system\", got %q", jsonfields.Clip(role))
 }
 
 // eachBlock calls f with the blocks of a content; a string is one block of text.
 func (c *conversation) eachBlock(content api.Raw, f func(path, kind string, v api.Raw) error) error {
 	for i, e := range content.Elements() {
-		path := at(c.path+".content", i)
+		path := jsonfields.At(c.path+".content", i)
 		kind, err := blockType(path, e)
 		if err != nil {
 			return err
 		}
 		if hostedBlock(kind) {
-			c.q.ignored.add("messages.content." + kind)
+			c.q.ignored.Add("messages.content." + kind)
 			continue
 		}
 		if err := f(path, kind, e); err != nil {
@@ -144,17 +145,17 @@ func (c *conversation) eachBlock(content api.Raw, f func(path, kind string, v ap
 }
 
 func blockType(path string, v api.Raw) (string, error) {
-	if kindOf(v) != jsontext.Object {
-		return "", wrongType(path, "an object", v)
+	if jsonfields.Kind(v) != jsontext.Object {
+		return "", jsonfields.WrongType(path, "an object", v)
 	}
-	return text(path+".type", v.Member("type"))
+	return jsonfields.Text(path+".type", v.Member("type"))
 }
 
 // user adds a message of the user. Results of tools come first, in the order of the calls, because
 // some templates tell results apart by nothing else.
 func (c *conversation) user(content api.Raw) error {
 	c.q.turns = slices.DeleteFunc(c.q.turns, func(t turn) bool { return t.until })
-	if kindOf(content) == jsontext.String {
+	if jsonfields.Kind(content) == jsontext.String {
 		c.say("user", content.Text())
 		return nil
 	}
@@ -167,13 +168,13 @@ func (c *conversation) user(content api.Raw) error {
 			texts = appendText(texts, s)
 			return err
 		}
-		id, err := text(path+".tool_use_id", v.Member("tool_use_id"))
+		id, err := jsonfields.Text(path+".tool_use_id", v.Member("tool_use_id"))
 		if err != nil {
 			return err
 		}
 		i := slices.IndexFunc(calls, func(c call) bool { return c.id == id })
 		if i < 0 || results[i] != nil {
-			return bad(path, "unexpected tool_use_id %q: a tool_result needs a tool_use of that id in the message before it, and is its only one", clip(id))
+			return jsonfields.Bad(path, "unexpected tool_use_id %q: a tool_result needs a tool_use of that id in the message before it, and is its only one", jsonfields.Clip(id))
 		}
 		results[i] = &turn{role: "tool", result: calls[i]}
 		results[i].texts, err = c.result(path+".content", v.Member("content"))
@@ -232,7 +233,7 @@ func appendText(texts []string, s string) []string {
 
 func (c *conversation) assistant(content api.Raw) error {
 	t := c.say("assistant")
-	if kindOf(content) == jsontext.String {
+	if jsonfields.Kind(content) == jsontext.String {
 		t.texts = appendText(t.texts, content.Text())
 		return nil
 	}
@@ -259,17 +260,17 @@ func (c *conversation) assistant(content api.Raw) error {
 }
 
 func decodeCall(path string, v api.Raw) (c call, err error) {
-	if c.id, err = text(path+".id", v.Member("id")); err != nil {
+	if c.id, err = jsonfields.Text(path+".id", v.Member("id")); err != nil {
 		return c, err
 	}
-	if c.name, err = text(path+".name", v.Member("name")); err != nil {
+	if c.name, err = jsonfields.Text(path+".name", v.Member("name")); err != nil {
 		return c, err
 	}
 	switch c.input = v.Member("input"); {
 	case !c.input.Given():
 		c.input = api.Raw("{}")
-	case kindOf(c.input) != jsontext.Object:
-		return c, wrongType(path+".input", "an object", c.input)
+	case jsonfields.Kind(c.input) != jsontext.Object:
+		return c, jsonfields.WrongType(path+".input", "an object", c.input)
 	}
 	return c, nil
 }
@@ -283,18 +284,18 @@ func thoughts(path string, v api.Raw) (string, error) {
 	s := ""
 	if t := v.Member("thinking"); t.Given() {
 		var err error
-		if s, err = text(path+".thinking", t); err != nil {
+		if s, err = jsonfields.Text(path+".thinking", t); err != nil {
 			return "", err
 		}
 	}
 	signature := v.Member("signature")
-	if s != "" || kindOf(signature) != jsontext.String {
+	if s != "" || jsonfields.Kind(signature) != jsontext.String {
 		return s, nil
 	}
 	if packed, ours := strings.CutPrefix(signature.Text(), kept); ours {
 		b, err := base64.RawURLEncoding.DecodeString(packed)
 		if err != nil {
-			return "", bad(path+".signature", "is not as this server has made it")
+			return "", jsonfields.Bad(path+".signature", "is not as this server has made it")
 		}
 		return strings.ToValidUTF8(string(b), "\uFFFD"), nil
 	}
@@ -305,24 +306,24 @@ func thoughts(path string, v api.Raw) (string, error) {
 // prompt.
 func (c *conversation) systemMessage(v, content api.Raw) error {
 	var texts []string
-	if kindOf(content) == jsontext.String {
+	if jsonfields.Kind(content) == jsontext.String {
 		texts = appendText(nil, content.Text())
 	} else if err := c.eachBlock(content, func(path, kind string, v api.Raw) error {
 		if kind != "text" {
-			return bad(path+".type", "must be \"text\" in a system message, got %q", clip(kind))
+			return jsonfields.Bad(path+".type", "must be \"text\" in a system message, got %q", jsonfields.Clip(kind))
 		}
-		s, err := text(path+".text", v.Member("text"))
+		s, err := jsonfields.Text(path+".text", v.Member("text"))
 		texts = appendText(texts, s)
 		return err
 	}); err != nil {
 		return err
 	}
 	if v.Member("output_config").Given() {
-		c.q.ignored.add("messages.output_config")
+		c.q.ignored.Add("messages.output_config")
 	}
 	until := false
 	if clear := v.Member("clear_at"); clear.Given() {
-		when, err := text(c.path+".clear_at", clear)
+		when, err := jsonfields.Text(c.path+".clear_at", clear)
 		if err != nil {
 			return err
 		}
@@ -331,7 +332,7 @@ func (c *conversation) systemMessage(v, content api.Raw) error {
 			until = true
 		case "never":
 		default:
-			return bad(c.path+".clear_at", "must be \"next_user_message\" or \"never\", got %q", clip(when))
+			return jsonfields.Bad(c.path+".clear_at", "must be \"next_user_message\" or \"never\", got %q", jsonfields.Clip(when))
 		}
 	}
 	s := strings.Join(texts, "\n")
@@ -357,23 +358,23 @@ func (c *conversation) result(path string, v api.Raw) (texts []string, err error
 	switch {
 	case !v.Given():
 		return nil, nil
-	case kindOf(v) == jsontext.String:
+	case jsonfields.Kind(v) == jsontext.String:
 		return appendText(nil, v.Text()), nil
-	case kindOf(v) != jsontext.Array:
-		return nil, wrongType(path, "a string or an array of blocks", v)
+	case jsonfields.Kind(v) != jsontext.Array:
+		return nil, jsonfields.WrongType(path, "a string or an array of blocks", v)
 	}
 	for i, e := range v.Elements() {
-		kind, err := blockType(at(path, i), e)
+		kind, err := blockType(jsonfields.At(path, i), e)
 		if err != nil {
 			return nil, err
 		}
 		var s string
 		if kind == "tool_reference" {
-			if s, err = text(at(path, i)+".tool_name", e.Member("tool_name")); err == nil {
-				s, err = c.refer(at(path, i), s)
+			if s, err = jsonfields.Text(jsonfields.At(path, i)+".tool_name", e.Member("tool_name")); err == nil {
+				s, err = c.refer(jsonfields.At(path, i), s)
 			}
 		} else {
-			s, err = c.shownBlock(at(path, i), kind, e)
+			s, err = c.shownBlock(jsonfields.At(path, i), kind, e)
 		}
 		if err != nil {
 			return nil, err
@@ -387,66 +388,66 @@ func (c *conversation) result(path string, v api.Raw) (texts []string, err error
 func (c *conversation) shownBlock(path, kind string, v api.Raw) (string, error) {
 	switch kind {
 	case "text":
-		return text(path+".text", v.Member("text"))
+		return jsonfields.Text(path+".text", v.Member("text"))
 	case "document":
 		return c.document(path, v)
 	case "search_result":
 		content := v.Member("content")
-		if kindOf(content) != jsontext.Array {
-			return "", bad(path+".content", "must be an array of text blocks")
+		if jsonfields.Kind(content) != jsontext.Array {
+			return "", jsonfields.Bad(path+".content", "must be an array of text blocks")
 		}
 		head := make([]string, 0, 8)
 		for _, name := range []string{"title", "source"} {
-			if s := v.Member(name); kindOf(s) == jsontext.String {
+			if s := v.Member(name); jsonfields.Kind(s) == jsontext.String {
 				head = appendText(head, s.Text())
 			}
 		}
 		return c.join(path+".content", head, content)
 	case "image":
-		return "", bad(path, "the model reads text alone, and no images; leave the image out or describe it in words")
+		return "", jsonfields.Bad(path, "the model reads text alone, and no images; leave the image out or describe it in words")
 	}
-	return "", bad(path+".type", "blocks of type %q are not supported here", clip(kind))
+	return "", jsonfields.Bad(path+".type", "blocks of type %q are not supported here", jsonfields.Clip(kind))
 }
 
 // document returns the text of a document that is text.
 func (c *conversation) document(path string, v api.Raw) (string, error) {
 	source := v.Member("source")
-	if kindOf(source) != jsontext.Object {
-		return "", bad(path+".source", "must be an object")
+	if jsonfields.Kind(source) != jsontext.Object {
+		return "", jsonfields.Bad(path+".source", "must be an object")
 	}
 	var head []string
 	for _, name := range []string{"title", "context"} {
-		if s := v.Member(name); kindOf(s) == jsontext.String {
+		if s := v.Member(name); jsonfields.Kind(s) == jsontext.String {
 			head = appendText(head, s.Text())
 		}
 	}
-	kind, err := text(path+".source.type", source.Member("type"))
+	kind, err := jsonfields.Text(path+".source.type", source.Member("type"))
 	if err != nil {
 		return "", err
 	}
 	switch content := source.Member("content"); {
 	case kind == "text":
-		s, err := text(path+".source.data", source.Member("data"))
+		s, err := jsonfields.Text(path+".source.data", source.Member("data"))
 		return strings.Join(appendText(head, s), "\n"), err
-	case kind == "content" && kindOf(content) == jsontext.String:
+	case kind == "content" && jsonfields.Kind(content) == jsontext.String:
 		return strings.Join(appendText(head, content.Text()), "\n"), nil
-	case kind == "content" && kindOf(content) == jsontext.Array:
+	case kind == "content" && jsonfields.Kind(content) == jsontext.Array:
 		return c.join(path+".source.content", head, content)
 	}
-	return "", bad(path+".source", "the model reads text alone, and no documents of type %q; send the document's text with the source type \"text\"", clip(kind))
+	return "", jsonfields.Bad(path+".source", "the model reads text alone, and no documents of type %q; send the document's text with the source type \"text\"", jsonfields.Clip(kind))
 }
 
 // join joins texts and blocks of text by newlines.
 func (c *conversation) join(path string, texts []string, blocks api.Raw) (string, error) {
 	for i, e := range blocks.Elements() {
-		kind, err := blockType(at(path, i), e)
+		kind, err := blockType(jsonfields.At(path, i), e)
 		if err != nil {
 			return "", err
 		}
 		if kind != "text" {
-			return "", bad(at(path, i)+".type", "must be \"text\", got %q", clip(kind))
+			return "", jsonfields.Bad(jsonfields.At(path, i)+".type", "must be \"text\", got %q", jsonfields.Clip(kind))
 		}
-		s, err := text(at(path, i)+".text", e.Member("text"))
+		s, err := jsonfields.Text(jsonfields.At(path, i)+".text", e.Member("text"))
 		if err != nil {
 			return "", err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"weir/api"
 	"weir/internal/jsontext"
+	"weir/server/jsonfields"
 )
 
 // facts are what a translation depends on beside the request.
@@ -82,11 +83,11 @@ func (q *request) appendMessages(dst []byte) ([]byte, error) {
 	dst = append(dst, ']')
 	n := len(q.turns)
 	if n == 0 {
-		return nil, bad("messages", "at least one message is required")
+		return nil, jsonfields.Bad("messages", "at least one message is required")
 	}
 	if last := &q.turns[n-1]; last.role == "assistant" {
 		if len(last.calls) > 0 {
-			return nil, bad("messages", "the last message calls the tool %q; a tool_result has to follow it", clip(last.calls[0].name))
+			return nil, jsonfields.Bad("messages", "the last message calls the tool %q; a tool_result has to follow it", jsonfields.Clip(last.calls[0].name))
 		}
 		dst = append(dst, `,"continue_final_message":true,"add_generation_prompt":false`...)
 	}
@@ -154,17 +155,17 @@ func (q *request) appendStops(dst []byte) ([]byte, error) {
 	if v == nil {
 		return dst, nil
 	}
-	if kindOf(v) != jsontext.Array {
-		return nil, wrongType("stop_sequences", "an array of strings", v)
+	if jsonfields.Kind(v) != jsontext.Array {
+		return nil, jsonfields.WrongType("stop_sequences", "an array of strings", v)
 	}
 	n := 0
 	for i, e := range v.Elements() {
-		s, err := text(at("stop_sequences", i), e)
+		s, err := jsonfields.Text(jsonfields.At("stop_sequences", i), e)
 		if err != nil {
 			return nil, err
 		}
 		if s == "" {
-			return nil, bad(at("stop_sequences", i), "must not be empty")
+			return nil, jsonfields.Bad(jsonfields.At("stop_sequences", i), "must not be empty")
 		}
 		n++
 	}
@@ -198,15 +199,15 @@ func (q *request) user() (api.Raw, error) {
 	if v == nil {
 		return nil, nil
 	}
-	if kindOf(v) != jsontext.Object {
-		return nil, wrongType("metadata", "an object", v)
+	if jsonfields.Kind(v) != jsontext.Object {
+		return nil, jsonfields.WrongType("metadata", "an object", v)
 	}
 	id := v.Member("user_id")
 	if !id.Given() {
 		return nil, nil
 	}
-	if kindOf(id) != jsontext.String {
-		return nil, wrongType("metadata.user_id", "a string", id)
+	if jsonfields.Kind(id) != jsontext.String {
+		return nil, jsonfields.WrongType("metadata.user_id", "a string", id)
 	}
 	return id, nil
 }

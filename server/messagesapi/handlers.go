@@ -11,6 +11,7 @@ import (
 	"weir/chat"
 	"weir/internal/memory"
 	"weir/server/failure"
+	"weir/server/jsonfields"
 	"weir/server/openai"
 	"weir/server/transport"
 )
@@ -71,7 +72,7 @@ func (s *surface) Translate(_ context.Context, m *openai.Model, _ openai.Sender,
 }
 
 func (s *surface) translate(f facts, body []byte) ([]byte, *answer, error) {
-	fields, err := readFields(body)
+	fields, err := jsonfields.Read(body)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -187,7 +188,7 @@ func errThreadNotFound(id string) error {
 	return &failure.Detailed{
 		Err: &api.Error{
 			Name: "thread", Status: 404, Code: 404, Type: api.TypeNotFound,
-			Message: "There is no thread whose last message is " + clip(id) + ": it was continued already, or its place was given to another. Send the whole conversation with thread {\"type\": \"create\"}.",
+			Message: "There is no thread whose last message is " + jsonfields.Clip(id) + ": it was continued already, or its place was given to another. Send the whole conversation with thread {\"type\": \"create\"}.",
 		},
 		JSON: `{"error_code":"thread_not_found"}`,
 	}

@@ -1,17 +1,11 @@
 package messagesapi
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
-
 	"weir/api"
 	"weir/internal/jsontext"
 	"weir/server/failure"
+	"weir/server/jsonfields"
 )
-
-// maxDepth bounds how deep a body may be nested, as api.DefaultLimits does for a chat.
-const maxDepth = 200
 
 // request is a body of POST /v1/messages. Raw values point into it, or into the thread that it
 // continues.
@@ -29,7 +23,7 @@ type request struct {
 	effort    string  // "": not given
 	schema    api.Raw // of the output; nil: none
 	thread    threadField
-	ignored   names
+	ignored   jsonfields.Names
 }
 
 // choice is tool_choice.
@@ -62,48 +56,16 @@ var known = map[string]bool{
 	"anthropic_version": false, "user_profile_id": false, "context_management": false,
 }
 
-// bad is the error about a field. Fields of elements are named as the vendor does: messages.0.content.
-func bad(path, format string, args ...any) *api.Error {
-	return failure.BadRequest("", "%s", path+": "+fmt.Sprintf(format, args...))
-}
-
-func wrongType(path, want string, v api.Raw) *api.Error {
-	return bad(path, "must be %s, not %s", want, kindOf(v))
-}
-
-func at(path string, i int) string { return path + "." + strconv.Itoa(i) }
-
-// readFields checks the syntax of a body and returns its members that are not null. Of members with
-// one name the last one counts.
-func readFields(body []byte) (map[string]api.Raw, error) {
-	if err := jsontext.Scan(body, maxDepth); err != nil {
-		return nil, failure.BadRequest("", "The body is not valid JSON: %v.", err)
-	}
-	top := jsontext.Trim(body)
-	if kindOf(top) != jsontext.Object {
-		return nil, failure.BadRequest("", "The body must be an object, not %s.", kindOf(top))
-	}
-	fields := make(map[string]api.Raw, 16)
-	for key, v := range top.Members() {
-		if v.Given() {
-			fields[string(key)] = v
-		} else {
-			delete(fields, string(key))
-		}
-	}
-	return fields, nil
-}
-
 // decode reads all fields but those of the conversation, which may be kept elsewhere: system, tools
 // and messages.
 func (q *request) decode(version string, counts bool) error {
 	for name := range q.fields {
 		if _, ok := known[name]; !ok {
-			q.ignored.add(name)
+			q.ignored.Add(name)
 		}
 	}
 	if q.fields["compaction"] != nil {
-		return bad("compaction", "is not supported; leave the field out and shorten the conversation in the client")
+		return jsonfields.Bad("compaction", "is not supported; leave the field out and shorten the conversation in the client")
 	}
 	if err := q.decodePlain(counts); err != nil {
 		return err
@@ -126,33 +88,33 @@ func (q *request) decode(version string, counts bool) error {
 // decodePlain reads the fields that are one value.
 func (q *request) decodePlain(counts bool) (err error) {
 	if q.fields["model"] == nil {
-		return bad("model", "Field required")
+		return jsonfields.Bad("model", "Field required")
 	}
 	if q.model, err = q.text("model"); err != nil {
 		return err
 	}
 	if v := q.fields["stream"]; v != nil {
-		if q.stream, err = boolean("stream", v); err != nil {
+		if q.stream, err = jsonfields.Bool("stream", v); err != nil {
 			return err
 		}
 	}
 	if v := q.fields["max_tokens"]; v != nil {
-		if q.maxTokens, err = integer("max_tokens", v, 0); err != nil {
+		if q.maxTokens, err = jsonfields.Int("max_tokens", v, 0); err != nil {
 			return err
 		}
 	} else if !counts {
-		return bad("max_tokens", "Field required")
+		return jsonfields.Bad("max_tokens", "Field required")
 	}
 	if q.maxTokens == 0 && q.stream {
-		return bad("max_tokens", "must be at least 1 with stream; 0 asks for no answer")
+		return jsonfields.Bad("max_tokens", "must be at least 1 with stream; 0 asks for no answer")
 	}
 	return nil
 }
 
 func (q *request) text(name string) (string, error) {
 	v := q.fields[name]
-	if kindOf(v) != jsontext.String {
-		return "", wrongType(name, "a string", v)
+	if jsonfields.Kind(v) != jsontext.String {
+		return "", jsonfields.WrongType(name, "a string", v)
 	}
 	return v.Text(), nil
 }
@@ -163,24 +125,24 @@ func (q *request) decodeChoice() (err error) {
 	if v == nil {
 		return nil
 	}
-	if kindOf(v) != jsontext.Object {
-		return wrongType("tool_choice", "an object", v)
+	if jsonfields.Kind(v) != jsontext.Object {
+		return jsonfields.WrongType("tool_choice", "an object", v)
 	}
 	kind, name, single := v.Member("type"), v.Member("name"), v.Member("disable_parallel_tool_use")
-	if q.choice.kind, err = text("tool_choice.type", kind); err != nil {
+	if q.choice.kind, err = jsonfields.Text("tool_choice.type", kind); err != nil {
 		return err
 	}
 	switch q.choice.kind {
 	case "auto", "any", "none":
 	case "tool":
-		if q.choice.name, err = text("tool_choice.name", name); err != nil {
+		if q.choice.name, err = jsonfields.Text("tool_choice.name", name); err != nil {
 			return err
 		}
 	default:
-		return bad("tool_choice.type", "must be \"auto\", \"any\", \"tool\" or \"none\", got %q", clip(q.choice.kind))
+		return jsonfields.Bad("tool_choice.type", "must be \"auto\", \"any\", \"tool\" or \"none\", got %q", jsonfields.Clip(q.choice.kind))
 	}
 	if single.Given() {
-		on, err := boolean("tool_choice.disable_parallel_tool_use", single)
+		on, err := jsonfields.Bool("tool_choice.disable_parallel_tool_use", single)
 		if err != nil {
 			return err
 		}
@@ -194,11 +156,11 @@ func (q *request) decodeThinking() (err error) {
 	if v == nil {
 		return nil
 	}
-	if kindOf(v) != jsontext.Object {
-		return wrongType("thinking", "an object", v)
+	if jsonfields.Kind(v) != jsontext.Object {
+		return jsonfields.WrongType("thinking", "an object", v)
 	}
 	t := &q.thinking
-	if t.kind, err = text("thinking.type", v.Member("type")); err != nil {
+	if t.kind, err = jsonfields.Text("thinking.type", v.Member("type")); err != nil {
 		return err
 	}
 	switch t.kind {
@@ -206,17 +168,17 @@ func (q *request) decodeThinking() (err error) {
 		// The vendor wants at least 1024, and less than max_tokens; agents send as many as max_tokens.
 		budget := v.Member("budget_tokens")
 		if !budget.Given() {
-			return bad("thinking.budget_tokens", "Field required")
+			return jsonfields.Bad("thinking.budget_tokens", "Field required")
 		}
-		if t.budget, err = integer("thinking.budget_tokens", budget, 1); err != nil {
+		if t.budget, err = jsonfields.Int("thinking.budget_tokens", budget, 1); err != nil {
 			return err
 		}
 	case "adaptive", "disabled", "between_tools":
 	default:
-		return bad("thinking.type", "must be \"enabled\", \"adaptive\", \"between_tools\" or \"disabled\", got %q", clip(t.kind))
+		return jsonfields.Bad("thinking.type", "must be \"enabled\", \"adaptive\", \"between_tools\" or \"disabled\", got %q", jsonfields.Clip(t.kind))
 	}
 	if d := v.Member("display"); d.Given() {
-		display, err := text("thinking.display", d)
+		display, err := jsonfields.Text("thinking.display", d)
 		if err != nil {
 			return err
 		}
@@ -225,7 +187,7 @@ func (q *request) decodeThinking() (err error) {
 			t.hidden = true
 		case "summarized", "updates":
 		default:
-			return bad("thinking.display", "must be \"summarized\", \"omitted\" or \"updates\", got %q", clip(display))
+			return jsonfields.Bad("thinking.display", "must be \"summarized\", \"omitted\" or \"updates\", got %q", jsonfields.Clip(display))
 		}
 	}
 	return nil
@@ -235,8 +197,8 @@ func (q *request) decodeThinking() (err error) {
 func (q *request) decodeOutput() (err error) {
 	format, path := q.fields["output_format"], "output_format"
 	if v := q.fields["output_config"]; v != nil {
-		if kindOf(v) != jsontext.Object {
-			return wrongType("output_config", "an object", v)
+		if jsonfields.Kind(v) != jsontext.Object {
+			return jsonfields.WrongType("output_config", "an object", v)
 		}
 		for key, value := range v.Members() {
 			switch string(key) {
@@ -244,7 +206,7 @@ func (q *request) decodeOutput() (err error) {
 				if !value.Given() {
 					continue
 				}
-				if q.effort, err = text("output_config.effort", value); err != nil {
+				if q.effort, err = jsonfields.Text("output_config.effort", value); err != nil {
 					return err
 				}
 			case "format":
@@ -253,7 +215,7 @@ func (q *request) decodeOutput() (err error) {
 				}
 			default:
 				if value.Given() {
-					q.ignored.add("output_config." + string(key))
+					q.ignored.Add("output_config." + string(key))
 				}
 			}
 		}
@@ -261,23 +223,23 @@ func (q *request) decodeOutput() (err error) {
 	switch q.effort {
 	case "", "low", "medium", "high", "xhigh", "max":
 	default:
-		return bad("output_config.effort", "must be \"low\", \"medium\", \"high\", \"xhigh\" or \"max\", got %q", clip(q.effort))
+		return jsonfields.Bad("output_config.effort", "must be \"low\", \"medium\", \"high\", \"xhigh\" or \"max\", got %q", jsonfields.Clip(q.effort))
 	}
 	if format == nil {
 		return nil
 	}
-	if kindOf(format) != jsontext.Object {
-		return wrongType(path, "an object", format)
+	if jsonfields.Kind(format) != jsontext.Object {
+		return jsonfields.WrongType(path, "an object", format)
 	}
-	kind, err := text(path+".type", format.Member("type"))
+	kind, err := jsonfields.Text(path+".type", format.Member("type"))
 	if err != nil {
 		return err
 	}
 	if kind != "json_schema" {
-		return bad(path+".type", "must be \"json_schema\", got %q", clip(kind))
+		return jsonfields.Bad(path+".type", "must be \"json_schema\", got %q", jsonfields.Clip(kind))
 	}
-	if q.schema = format.Member("schema"); q.schema == nil || kindOf(q.schema) != jsontext.Object {
-		return bad(path+".schema", "must be an object")
+	if q.schema = format.Member("schema"); q.schema == nil || jsonfields.Kind(q.schema) != jsontext.Object {
+		return jsonfields.Bad(path+".schema", "must be an object")
 	}
 	return nil
 }
@@ -287,21 +249,21 @@ func (q *request) decodeThread() (err error) {
 	if v == nil {
 		return nil
 	}
-	if kindOf(v) != jsontext.Object {
-		return wrongType("thread", "an object", v)
+	if jsonfields.Kind(v) != jsontext.Object {
+		return jsonfields.WrongType("thread", "an object", v)
 	}
 	t := &q.thread
-	if t.kind, err = text("thread.type", v.Member("type")); err != nil {
+	if t.kind, err = jsonfields.Text("thread.type", v.Member("type")); err != nil {
 		return err
 	}
 	switch t.kind {
 	case "create":
 	case "continue":
-		if t.previous, err = text("thread.previous_message_id", v.Member("previous_message_id")); err != nil {
+		if t.previous, err = jsonfields.Text("thread.previous_message_id", v.Member("previous_message_id")); err != nil {
 			return err
 		}
 	default:
-		return bad("thread.type", "must be \"create\" or \"continue\", got %q", clip(t.kind))
+		return jsonfields.Bad("thread.type", "must be \"create\" or \"continue\", got %q", jsonfields.Clip(t.kind))
 	}
 	return nil
 }
@@ -316,14 +278,14 @@ func (q *request) checkVersion(version string) error {
 		return nil
 	}
 	if !isDate(version) {
-		return failure.BadRequest("", "anthropic-version: %q is not a valid version; it is a date such as 2023-06-01 or 2026-10-21.", clip(version))
+		return failure.BadRequest("", "anthropic-version: %q is not a valid version; it is a date such as 2023-06-01 or 2026-10-21.", jsonfields.Clip(version))
 	}
 	if version < withoutSampling {
 		return nil
 	}
 	for _, name := range []string{"temperature", "top_p", "top_k"} {
 		if q.fields[name] != nil {
-			return bad(name, "is not supported with anthropic-version %s; leave it out, or send the version 2023-06-01", version)
+			return jsonfields.Bad(name, "is not supported with anthropic-version %s; leave it out, or send the version 2023-06-01", version)
 		}
 	}
 	return nil
@@ -339,69 +301,4 @@ func isDate(s string) bool {
 		}
 	}
 	return true
-}
-
-// names are what of a request has no effect, each once.
-type names []string
-
-func (n *names) add(name string) {
-	for _, have := range *n {
-		if have == name {
-			return
-		}
-	}
-	if len(*n) < 64 { // the header has room for fewer
-		*n = append(*n, name)
-	}
-}
-
-func text(path string, v api.Raw) (string, error) {
-	if !v.Given() {
-		return "", bad(path, "Field required")
-	}
-	if kindOf(v) != jsontext.String {
-		return "", wrongType(path, "a string", v)
-	}
-	return v.Text(), nil
-}
-
-func boolean(path string, v api.Raw) (bool, error) {
-	if kindOf(v) != jsontext.Bool {
-		return false, wrongType(path, "a boolean", v)
-	}
-	return v[0] == 't', nil
-}
-
-// kindOf is the kind of a value, which may be absent.
-func kindOf(v api.Raw) jsontext.Kind {
-	if v == nil {
-		return jsontext.Null
-	}
-	return v.Kind()
-}
-
-// integer reads a whole number that is at least the given one. One beyond a billion counts as that.
-func integer(path string, v api.Raw, least int) (int, error) {
-	x, ok := 0.0, false
-	if kindOf(v) == jsontext.Number {
-		x, ok = v.Float()
-	}
-	switch {
-	case !ok:
-		return 0, wrongType(path, "an integer", v)
-	case x != float64(int64(min(max(x, -1e9), 1e9))) && x > -1e9 && x < 1e9:
-		return 0, bad(path, "must be an integer, got %s", clip(string(v)))
-	case x < float64(least):
-		return 0, bad(path, "must be at least %d, got %s", least, clip(string(v)))
-	}
-	return int(min(x, 1e9)), nil
-}
-
-// clip is a text of a client in a message, cut to a length that nobody minds.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return strings.ToValidUTF8(s, "")
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -5,6 +5,7 @@ import (
 
 	"weir/api"
 	"weir/internal/jsontext"
+	"weir/server/jsonfields"
 )
 
 // tool is a tool that the model may call. Values that were not given are nil.
@@ -33,27 +34,27 @@ func (q *request) decodeTools(v api.Raw) error {
 	if v == nil {
 		return nil
 	}
-	if kindOf(v) != jsontext.Array {
-		return wrongType("tools", "an array", v)
+	if jsonfields.Kind(v) != jsontext.Array {
+		return jsonfields.WrongType("tools", "an array", v)
 	}
 	q.tools.byName = map[string]int{}
 	hosted := map[string]bool{}
 	for i, e := range v.Elements() {
-		path := at("tools", i)
-		if kindOf(e) != jsontext.Object {
-			return wrongType(path, "an object", e)
+		path := jsonfields.At("tools", i)
+		if jsonfields.Kind(e) != jsontext.Object {
+			return jsonfields.WrongType(path, "an object", e)
 		}
 		t, kind, err := decodeTool(path, e)
 		if err != nil {
 			return err
 		}
 		if kind != "custom" {
-			q.ignored.add("tools." + clip(kind))
+			q.ignored.Add("tools." + jsonfields.Clip(kind))
 			hosted[t.name] = true
 			continue
 		}
 		if q.tools.find(t.name) != nil {
-			return bad(path+".name", "Tool names must be unique, and %q is there twice", clip(t.name))
+			return jsonfields.Bad(path+".name", "Tool names must be unique, and %q is there twice", jsonfields.Clip(t.name))
 		}
 		q.tools.byName[t.name] = len(q.tools.list)
 		q.tools.list = append(q.tools.list, t)
@@ -65,11 +66,11 @@ func (q *request) decodeTools(v api.Raw) error {
 func (q *request) checkChoice(hosted map[string]bool) error {
 	switch c := &q.choice; {
 	case c.kind == "tool" && q.tools.find(c.name) == nil && hosted[c.name]:
-		return bad("tool_choice.name", "%q is a tool that runs on the vendor's servers, which this server does not offer", clip(c.name))
+		return jsonfields.Bad("tool_choice.name", "%q is a tool that runs on the vendor's servers, which this server does not offer", jsonfields.Clip(c.name))
 	case c.kind == "tool" && q.tools.find(c.name) == nil:
-		return bad("tool_choice.name", "there is no tool %q in tools", clip(c.name))
+		return jsonfields.Bad("tool_choice.name", "there is no tool %q in tools", jsonfields.Clip(c.name))
 	case c.kind == "any" && len(q.tools.list) == 0:
-		return bad("tool_choice", "\"any\" needs tools with a name and an input_schema in tools")
+		return jsonfields.Bad("tool_choice", "\"any\" needs tools with a name and an input_schema in tools")
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ func decodeTool(path string, v api.Raw) (t tool, kind string, err error) {
 		}
 		switch string(key) {
 		case "type":
-			if kind, err = text(path+".type", value); err != nil {
+			if kind, err = jsonfields.Text(path+".type", value); err != nil {
 				return t, kind, err
 			}
 		case "name":
@@ -100,28 +101,28 @@ func decodeTool(path string, v api.Raw) (t tool, kind string, err error) {
 		}
 	}
 	if kind != "custom" {
-		if kindOf(name) == jsontext.String {
+		if jsonfields.Kind(name) == jsontext.String {
 			t.name = name.Text()
 		}
 		return t, kind, nil
 	}
-	if t.name, err = text(path+".name", name); err != nil {
+	if t.name, err = jsonfields.Text(path+".name", name); err != nil {
 		return t, kind, err
 	}
 	switch {
 	case t.name == "" || len(t.name) > 256:
-		return t, kind, bad(path+".name", "must have 1 to 256 bytes")
-	case t.description != nil && kindOf(t.description) != jsontext.String:
-		return t, kind, wrongType(path+".description", "a string", t.description)
+		return t, kind, jsonfields.Bad(path+".name", "must have 1 to 256 bytes")
+	case t.description != nil && jsonfields.Kind(t.description) != jsontext.String:
+		return t, kind, jsonfields.WrongType(path+".description", "a string", t.description)
 	case t.schema == nil:
-		return t, kind, bad(path+".input_schema", "Field required")
-	case kindOf(t.schema) != jsontext.Object:
-		return t, kind, wrongType(path+".input_schema", "an object", t.schema)
-	case t.strict != nil && kindOf(t.strict) != jsontext.Bool:
-		return t, kind, wrongType(path+".strict", "a boolean", t.strict)
+		return t, kind, jsonfields.Bad(path+".input_schema", "Field required")
+	case jsonfields.Kind(t.schema) != jsontext.Object:
+		return t, kind, jsonfields.WrongType(path+".input_schema", "an object", t.schema)
+	case t.strict != nil && jsonfields.Kind(t.strict) != jsontext.Bool:
+		return t, kind, jsonfields.WrongType(path+".strict", "a boolean", t.strict)
 	}
 	if deferred != nil {
-		t.deferred, err = boolean(path+".defer_loading", deferred)
+		t.deferred, err = jsonfields.Bool(path+".defer_loading", deferred)
 	}
 	return t, kind, err
 }
@@ -145,7 +146,7 @@ func (t *tool) appendJSON(dst []byte) []byte {
 func (c *conversation) refer(path, name string) (string, error) {
 	t := c.q.tools.find(name)
 	if t == nil {
-		return "", bad(path+".tool_name", "there is no tool %q in tools", clip(name))
+		return "", jsonfields.Bad(path+".tool_name", "there is no tool %q in tools", jsonfields.Clip(name))
 	}
 	if !t.deferred || c.shown[name] {
 		return name, nil

@@ -8,6 +8,7 @@ import (
 	"weir/api"
 	"weir/internal/jsontext"
 	"weir/internal/memory"
+	"weir/server/jsonfields"
 )
 
 var small = facts{context: 1000, thinks: true, inPlace: true}
@@ -103,7 +104,7 @@ func TestTranslate(t *testing.T) {
 		if want := `{"model":"m",` + c.want + `}`; string(chat) != want {
 			t.Errorf("%s:\n%s, want\n%s", c.rule, chat, want)
 		}
-		if err := jsontext.Scan(chat, maxDepth+10); err != nil {
+		if err := jsontext.Scan(chat, jsonfields.MaxDepth+10); err != nil {
 			t.Errorf("%s: %v", c.rule, err)
 		}
 	}
@@ -234,11 +235,11 @@ func TestIgnoredNames(t *testing.T) {
 	if len(set) != 1 || set["X-Ignored-Fields"] != want {
 		t.Errorf("%q, want %s", set, want)
 	}
-	var many names
+	var many jsonfields.Names
 	for i := range 100 {
-		many.add(strings.Repeat("é,", 10) + string(rune('a'+i%26)) + strings.Repeat("x", i/26))
+		many.Add(strings.Repeat("é,", 10) + string(rune('a'+i%26)) + strings.Repeat("x", i/26))
 	}
-	s := many.header()
+	s := many.Header()
 	if n := strings.Count(s, ", ") + 1; n > 32 || len(s) > 1024 || n < 20 || strings.ContainsAny(s, "é\n") {
 		t.Errorf("%d bytes: %s", len(s), s)
 	}
@@ -356,7 +357,7 @@ func FuzzTranslate(f *testing.F) {
 			}
 			return
 		}
-		if err := jsontext.Scan(chat, maxDepth+10); err != nil {
+		if err := jsontext.Scan(chat, jsonfields.MaxDepth+10); err != nil {
 			t.Fatalf("%v: %s", err, chat)
 		}
 		if _, bad := api.DecodeChat(chat, api.DefaultLimits()); bad != nil && strings.Contains(bad.Message, "JSON decode error") {

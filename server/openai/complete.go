@@ -33,6 +33,10 @@ func gather(ctx context.Context, st *engine.Stream, r *reply, m *meter) ([]gathe
 		if _, err := await(ctx, st, &events, nil); err != nil {
 			return nil, err
 		}
+		if r.first != nil {
+			r.first()
+			r.first = nil
+		}
 		for i := range events.Items {
 			ev := &events.Items[i]
 			if err := failed(ev); err != nil {

@@ -111,6 +111,9 @@ func (s *Service) prepareVectors(ctx context.Context, m *Model, in *input, kind 
 		if answer.Vectors, err = m.applyAll(ctx, vectors, options); err != nil {
 			return nil, err
 		}
+		if in.answer != nil {
+			return in.answer(make([]byte, 0, answer.Size()+1<<10), &answer), nil
+		}
 		if !p.binary {
 			return api.AppendEmbeddings(make([]byte, 0, answer.Size()), &answer), nil
 		}
@@ -118,6 +121,9 @@ func (s *Service) prepareVectors(ctx context.Context, m *Model, in *input, kind 
 			p.metadata = string(api.AppendVectorMetadata(nil, &answer))
 		}
 		return api.AppendVectorBytes(make([]byte, 0, rows*size*answer.Encoding.Type.Size()), &answer), nil
+	}
+	if in.answer != nil {
+		p.size += 1 << 10
 	}
 	return p, nil
 }

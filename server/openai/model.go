@@ -38,6 +38,8 @@ type Model struct {
 	Priority   bool       // the scheduler orders requests by priority
 	Generation Generation // defaults and end tokens
 
+	About About // for people and programs that ask what it is
+
 	// Pooling is what follows a network whose answers are vectors or scores; nil: the model generates.
 	Pooling *pooling.Plan
 	Scoring Scoring
@@ -88,6 +90,15 @@ type Generation struct {
 	Stop []int32 // further ids that end the output
 }
 
+// About describes a model. Zero values are unknown.
+type About struct {
+	Family       string // architecture, such as llama
+	Format       string // of its files: safetensors or gguf
+	Quantization string // type of its weights
+	Parameters   int64
+	Bytes        int64 // of its weights
+}
+
 func (m *Model) validate() error {
 	switch {
 	case len(m.Names) == 0 || slices.Contains(m.Names, ""):
@@ -120,6 +131,9 @@ func (m *Model) validate() error {
 
 // serves reports whether a request for name is for this model. A request without a name
 // ("") is.
+// Serves reports whether clients may use a name for the model.
+func (m *Model) Serves(name string) bool { return m.serves(name) }
+
 func (m *Model) serves(name string) bool { return name == "" || slices.Contains(m.Names, name) }
 
 // String lists the defaults that are given, for the log.

@@ -38,8 +38,10 @@ type input struct {
 	from   Sender
 	memory *preparing // nil: it is not counted
 
-	id   func(request string) string // makes the id of an answer from that of its request; nil: api.ChatID
-	past *Past                       // the earlier turn that a chat goes on from; nil: there is none
+	// answer appends the answer of a request for vectors; nil: it is that of /v1/embeddings.
+	answer func(dst []byte, a *api.Embeddings) []byte
+	id     func(request string) string // makes the id of an answer from that of its request; nil: api.ChatID
+	past   *Past                       // the earlier turn that a chat goes on from; nil: there is none
 }
 
 // preparingSize returns what preparing a body may take.

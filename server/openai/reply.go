@@ -31,6 +31,7 @@ type reply struct {
 	usage    bool // a usage chunk at the end of the stream
 
 	answer   answer
+	first    func()              // called with the first events of an answer that does not stream; nil: nobody asks
 	recorded *transcript         // nil: this answer is not recorded
 	memory   *memory.Reservation // what the answer may come to hold; nil: it is not counted
 	budget   *streamBudget       // of the unread events of a stream; nil: it is not one

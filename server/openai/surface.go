@@ -58,6 +58,13 @@ type holding interface {
 	Held() int64
 }
 
+// A SurfaceAnswer that tells how long the prompt took implements timed.
+type timed interface {
+	// First is called when the first token of an answer is there that does not stream. Where it
+	// streams, Open is.
+	First()
+}
+
 // Whole is a chat's answer, as far as it is known. Thought and Content are nil where there is
 // none.
 type Whole struct {
@@ -111,6 +118,9 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	}
 	chat := p.reply.answer.(*chatAnswer)
 	p.reply.answer, p.reply.whole = &surfaceAnswer{chatAnswer: chat, form: a}, p.reply.stream
+	if f, ok := a.(timed); ok {
+		p.reply.first = f.First
+	}
 	if h, ok := a.(headed); ok {
 		h.Headers(p.reply.setHeader)
 	}

@@ -267,6 +267,11 @@ FAMILIES = {
         layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
         rope_parameters=dict(sliding_attention=dict(ROPE), full_attention=dict(rope_type="default", rope_theta=500000.0))),
         edits={"sliding_window": 400, "norm_topk_prob": False}),
+    "mellum_sparse": dict(model_type="mellum", architecture="MellumForCausalLM", config=tiny(  # as published, and as llama.cpp's converter wants it
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, sliding_window=16, mlp_layer_types=["sparse"] * 4,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(ROPE), full_attention=dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0))),
+        edits={"sliding_window": 400}),
     "youtu": dict(model_type="youtu", architecture="YoutuForCausalLM", config=tiny(
         head_dim=..., num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12)),
     "granitemoeshared": dict(model_type="granitemoeshared", architecture="GraniteMoeSharedForCausalLM", config=tiny(

@@ -60,6 +60,7 @@ func files() map[string]string {
 		g.pointwises()
 		g.recurrent()
 		g.attention()
+		g.turns()
 		if isa == avx512 {
 			g.near()
 			g.pick()
