@@ -93,6 +93,15 @@ func (s Spec) SequenceBlocks(tokens int) int {
 	return total
 }
 
+// PoolTokens is how many tokens the pool has room for in sequences of the greatest length. Shorter ones than a window take as much of the
+// pool for each token as if all layers saw everything, which is the least that it has room for: NumBlocks-1 blocks for NumGroups tables.
+func (s Spec) PoolTokens() int {
+	if len(s.Groups) == 0 {
+		return (s.NumBlocks - 1) * s.BlockTokens
+	}
+	return (s.NumBlocks - 1) * s.MaxSeqTokens / s.SequenceBlocks(s.MaxSeqTokens)
+}
+
 // Batch is one step's forward pass: for each sequence a run of consecutive
 // positions, the sequences back to back. The engine owns the slices; the
 // backend may read them from Begin until the End of the same step has

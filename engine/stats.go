@@ -2,12 +2,19 @@ package engine
 
 import "time"
 
+// CacheStats is what is used of the KV cache.
+type CacheStats struct {
+	BlocksUsed, BlocksTotal int // KV blocks; those that only the prefix cache keeps are not used
+	BlocksWindowed          int // of BlocksUsed, those of layers that see a window or a chunk
+	StatesUsed, StatesTotal int // slots for recurrent states; those that only the prefix cache keeps are not used
+	StatesKept              int // slots that are not used, but have the state at the end of a prefix, until they are handed out
+}
+
 // Stats is a snapshot of the engine, taken between two steps.
 type Stats struct {
-	Waiting, Running        int // sequences
-	SittingOut              int // of Running and Waiting, sequences that wait for their masks, or for which the last step had no work left
-	BlocksUsed, BlocksTotal int // KV blocks; those that only the prefix cache keeps are not used
-	StatesUsed, StatesTotal int // slots for recurrent states; those that only the prefix cache keeps are not used
+	Waiting, Running int // sequences
+	SittingOut       int // of Running and Waiting, sequences that wait for their masks, or for which the last step had no work left
+	CacheStats
 
 	// StepBegan is when the step began that is being computed, or zero if there is nothing
 	// to do. If it lies far back, the device hangs.
@@ -25,6 +32,7 @@ type Stats struct {
 	ForcedTokens     uint64        // of GenerationTokens, those booked without a draw, because a mask left no other
 	PrefixQueries    uint64        // prompt tokens looked up in the prefix cache
 	PrefixHits       uint64        // prompt tokens found there
+	StateHits        uint64        // sequences that began with a state at the end of a prefix
 	Postponed        uint64        // tokens that were drawn in a later step, because their mask was not ready
 	LeftOut          uint64        // times that a step had no work left for a running sequence (scheduler.Work)
 	SlowMasks        uint64        // times that masks of a request took so long that they went to the slow lane
@@ -47,11 +55,13 @@ func (e *Engine) publishStats() {
 	s.Waiting, s.Running = e.sched.Len()
 	s.BlocksTotal = e.kv.Total()
 	s.BlocksUsed = s.BlocksTotal - e.kv.Free()
+	s.BlocksWindowed = e.kv.Windowed()
 	s.StatesTotal = e.kv.TotalStates()
+	s.StatesKept = e.kv.KeptStates()
 	s.StatesUsed = s.StatesTotal - e.kv.FreeStates()
 	c := e.sched.Counters()
 	s.Preemptions, s.PrefixQueries, s.PrefixHits, s.Postponed = c.Preemptions, c.PrefixTokens, c.PrefixHits, c.Postponed
-	s.LeftOut = c.LeftOut
+	s.LeftOut, s.StateHits = c.LeftOut, c.StateHits
 	s.SittingOut, s.SlowMasks = len(e.late)+e.sched.LeftOut(), e.masks.overruns.Load()
 	e.stats.Lock()
 	e.stats.Stats = *s

@@ -39,6 +39,7 @@ type Manager struct {
 	groups      []backend.KVGroup // at least one
 	runs        []int             // scratch for Share, by group: published blocks in a row
 	blocks      pool
+	windowed    int     // blocks in use of groups that do not see all positions
 	states      pool    // state slots; empty if there are none
 	begun       []int32 // by state slot: how many sequences have begun with what it was published with
 	buf         []byte  // scratch for hash: the parent, then token ids
@@ -69,6 +70,25 @@ func (m *Manager) Free() int { return m.blocks.free }
 
 // Total is the number of blocks that can be handed out when none is in use.
 func (m *Manager) Total() int { return m.blocks.total() }
+
+// Windowed is the number of blocks in use for groups of layers that see a window or a chunk of positions.
+func (m *Manager) Windowed() int { return m.windowed }
+
+// refBlock adds a reference to a block of group g.
+func (m *Manager) refBlock(b BlockID, g int) {
+	if m.groups[g] != (backend.KVGroup{}) && m.blocks.entries[b].refs == 0 {
+		m.windowed++
+	}
+	m.blocks.ref(b)
+}
+
+// unrefBlock takes a reference to a block of group g away.
+func (m *Manager) unrefBlock(b BlockID, g int) {
+	m.blocks.unref(b)
+	if m.groups[g] != (backend.KVGroup{}) && m.blocks.entries[b].refs == 0 {
+		m.windowed--
+	}
+}
 
 // Entries is the number of blocks of a group that n tokens are in.
 func (m *Manager) Entries(n int) int { return (n + m.blockTokens - 1) / m.blockTokens }
@@ -184,7 +204,7 @@ func (m *Manager) cut(t *Table, entries int) {
 			if b := &t.Blocks[i*len(m.groups)+g]; i < m.first(g, t.slid) {
 				*b = 0
 			} else {
-				m.blocks.ref(*b)
+				m.refBlock(*b, g)
 			}
 		}
 	}
@@ -228,6 +248,9 @@ func (m *Manager) Grow(t *Table, n int) bool {
 		return false
 	}
 	for range need {
+		if m.groups[len(t.Blocks)%len(m.groups)] != (backend.KVGroup{}) {
+			m.windowed++
+		}
 		t.Blocks = append(t.Blocks, m.blocks.take())
 	}
 	return true
@@ -263,7 +286,7 @@ func (m *Manager) Slide(t *Table, pos int) {
 	for g := range m.groups {
 		for i := m.first(g, t.slid); i < min(m.first(g, pos), entries); i++ {
 			b := &t.Blocks[i*len(m.groups)+g]
-			m.blocks.unref(*b)
+			m.unrefBlock(*b, g)
 			*b = 0
 		}
 	}
@@ -279,7 +302,7 @@ func (m *Manager) Release(t *Table) {
 	}
 	for i := len(t.Blocks) - 1; i >= 0; i-- {
 		if b := t.Blocks[i]; b != 0 {
-			m.blocks.unref(b)
+			m.unrefBlock(b, i%len(m.groups))
 		}
 	}
 	*t = Table{Blocks: t.Blocks[:0], states: tableStates{kept: t.states.kept[:0]}}
@@ -318,7 +341,7 @@ func (m *Manager) AppendTable(dst []BlockID, t *Table, g int) []BlockID {
 // Check recounts the books. tables are all tables that are in use. The error
 // says what is wrong first.
 func (m *Manager) Check(tables ...*Table) error {
-	refs := make([]int32, len(m.blocks.entries))
+	refs, windowed := make([]int32, len(m.blocks.entries)), 0
 	for _, t := range tables {
 		entries := len(t.Blocks) / len(m.groups)
 		if t.chained > entries || len(t.Blocks)%len(m.groups) > 0 {
@@ -329,10 +352,15 @@ func (m *Manager) Check(tables ...*Table) error {
 			if gone != (b == 0) || b < 0 || int(b) >= len(refs) {
 				return fmt.Errorf("kvcache: a table lists block %d of a pool of %d, and is slid to position %d", b, len(refs), t.slid)
 			}
-			refs[b]++
+			if refs[b]++; b != 0 && refs[b] == 1 && m.groups[i%len(m.groups)] != (backend.KVGroup{}) {
+				windowed++
+			}
 		}
 	}
 	refs[0] = 0
+	if windowed != m.windowed {
+		return fmt.Errorf("kvcache: %d blocks are used by groups with windows, but %d are counted", windowed, m.windowed)
+	}
 	if err := m.blocks.check(refs); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type pool struct {
 	entries []entry        // by number; entry 0 is the head of the free list
 	byHash  map[Hash]int32 // published entries; nil if prefix caching is off
 	free    int            // length of the free list
+	kept    int            // entries of it that are published
 }
 
 // newPool returns the books of n things, all of them free. Number 0 counts as one of them but is
@@ -49,6 +50,9 @@ func (p *pool) unlink(i int32) {
 	p.entries[e.prev].next, p.entries[e.next].prev = e.next, e.prev
 	e.prev, e.next = -1, -1
 	p.free--
+	if e.published {
+		p.kept--
+	}
 }
 
 // link inserts i into the free list after prev. Entry 0 stands at the front of the list.
@@ -57,6 +61,9 @@ func (p *pool) link(i, prev int32) {
 	e.prev, e.next = prev, next
 	p.entries[prev].next, p.entries[next].prev = i, i
 	p.free++
+	if e.published {
+		p.kept++
+	}
 }
 
 // take hands out the first entry of the free list. Its old content is going to be overwritten, so
@@ -109,6 +116,9 @@ func (p *pool) publish(i int32, h Hash) bool {
 	invariants.Check(!e.published, "kvcache: %s %d published under two hashes", p.name, i)
 	p.byHash[h] = i
 	e.hash, e.published = h, true
+	if e.next >= 0 {
+		p.kept++
+	}
 	return true
 }
 
@@ -117,12 +127,16 @@ func (p *pool) unpublish(i int32) {
 	if e := &p.entries[i]; e.published {
 		delete(p.byHash, e.hash)
 		e.published = false
+		if e.next >= 0 {
+			p.kept--
+		}
 	}
 }
 
 // forget makes sure that nothing is found.
 func (p *pool) forget() {
 	clear(p.byHash)
+	p.kept = 0
 	for i := range p.entries {
 		p.entries[i].published = false
 	}
@@ -136,7 +150,7 @@ func (p *pool) check(refs []int32) error {
 	if err := p.checkFreeList(); err != nil {
 		return err
 	}
-	used, published := 0, 0
+	used, published, kept := 0, 0, 0
 	for i := 1; i < len(p.entries); i++ {
 		e := &p.entries[i]
 		if e.refs != refs[i] {
@@ -149,9 +163,15 @@ func (p *pool) check(refs []int32) error {
 			continue
 		}
 		published++
+		if e.refs == 0 {
+			kept++
+		}
 		if p.byHash[e.hash] != int32(i) {
 			return fmt.Errorf("kvcache: %s %d is published, but its hash does not find it", p.name, i)
 		}
+	}
+	if kept != p.kept {
+		return fmt.Errorf("kvcache: %d entries, each a %s, are published and not used, but %d are counted", kept, p.name, p.kept)
 	}
 	if published != len(p.byHash) {
 		return fmt.Errorf("kvcache: %d entries, each a %s, are published under %d hashes", published, p.name, len(p.byHash))

@@ -63,6 +63,9 @@ func (m *Manager) FreeStates() int { return m.states.free }
 // TotalStates is the number of state slots that can be handed out when none is in use.
 func (m *Manager) TotalStates() int { return m.states.total() }
 
+// KeptStates is the number of free state slots that are found at the end of a prefix until they are handed out.
+func (m *Manager) KeptStates() int { return m.states.kept }
+
 // States is the number of state slots that t holds.
 func (t *Table) States() int {
 	if t.states.own == 0 {

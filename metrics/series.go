@@ -240,8 +240,30 @@ func newSeries(e *engine.Engine, about Model, full *atomic.Uint64) *series {
 	count("weir:engine_reopened_total", "Times that the backend failed and was opened again.", func(st *engine.Stats, _ *tally) uint64 { return st.Reopened })
 	count("weir:engine_steps_total", "Engine steps.", func(st *engine.Stats, _ *tally) uint64 { return st.Steps })
 
+	s.addCache(e, add)
+
 	s.info = cacheInfo(e, about)
 	return s
+}
+
+// addCache adds the series of networks with a recurrent state, or with layers that see a window or a chunk. Others do not have them.
+func (s *series) addCache(e *engine.Engine, add func(gauge bool, name, help string, value func(*engine.Stats, *tally) float64, more ...string)) {
+	spec := e.Spec()
+	if spec.StateSlots > 0 {
+		const slots = "Slots for recurrent states, by what is in them: a sequence's state; a checkpoint, which goes when a slot is needed; nothing that anybody needs."
+		add(true, "weir:state_slots", slots, func(st *engine.Stats, _ *tally) float64 { return float64(st.StatesUsed) }, "state", "used")
+		add(true, "weir:state_slots", slots, func(st *engine.Stats, _ *tally) float64 { return float64(st.StatesKept) }, "state", "cached")
+		add(true, "weir:state_slots", slots, func(st *engine.Stats, _ *tally) float64 {
+			return float64(st.StatesTotal - st.StatesUsed - st.StatesKept)
+		}, "state", "free")
+		add(false, "weir:state_checkpoint_hits_total", "Sequences that began with the checkpoint of a recurrent state, and computed the tokens after it alone.",
+			func(st *engine.Stats, _ *tally) float64 { return float64(st.StateHits) })
+	}
+	if len(spec.Groups) > 0 {
+		const blocks = "KV blocks in use, by what the layers see that they are for: all positions, or a window or chunk of them."
+		add(true, "weir:kv_blocks_used", blocks, func(st *engine.Stats, _ *tally) float64 { return float64(st.BlocksUsed - st.BlocksWindowed) }, "layers", "all")
+		add(true, "weir:kv_blocks_used", blocks, func(st *engine.Stats, _ *tally) float64 { return float64(st.BlocksWindowed) }, "layers", "window")
+	}
 }
 
 // cacheInfo describes the KV cache with the labels that vLLM has (vllm/config/cache.py), in
@@ -255,7 +277,7 @@ func cacheInfo(e *engine.Engine, about Model) prometheus.Metric {
 	labels := prometheus.Labels{
 		"engine": number, "block_size": block, "num_gpu_blocks": strconv.Itoa(blocks), "cache_dtype": about.CacheType,
 		"enable_prefix_caching": no, "prefix_caching_hash_algo": "sha256", "hash_block_size": block, "prefix_match_unit": none, "cache_hit_alignment_tokens": none,
-		"kv_cache_size_tokens": strconv.Itoa(blocks * spec.BlockTokens), "kv_cache_max_concurrency": strconv.FormatFloat(float64(blocks*spec.BlockTokens)/float64(about.MaxLen), 'g', 6, 64),
+		"kv_cache_size_tokens": strconv.Itoa(spec.PoolTokens()), "kv_cache_max_concurrency": strconv.FormatFloat(float64(spec.PoolTokens())/float64(about.MaxLen), 'g', 6, 64),
 		"effective_attention_block_size": block, "user_specified_block_size": no, "is_attention_free": no, "sliding_window": none,
 		"gpu_memory_utilization": none, "kv_cache_memory_bytes": none, "num_gpu_blocks_override": none, "num_cpu_blocks": none,
 		"kv_cache_dtype_skip_layers": "[]", "kv_cache_layout": none, "kv_sharing_fast_prefill": no, "kv_offloading_backend": none, "kv_offloading_size": none,

@@ -153,7 +153,7 @@ func TestMetricsDocument(t *testing.T) {
 	}
 	slices.Sort(have)
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, simple, nil)
+		h := start(t, hybrid, nil)
 		defer h.stop()
 		h.m.Used("", 1, 1)
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})

@@ -332,6 +332,9 @@ func (s *Scheduler) start(q *Sequence) {
 		if s.kv.Caching() && !q.NoCacheRead && (q.Leader == nil || !q.Leader.NoCacheRead) {
 			s.counters.PrefixTokens += uint64(q.Prompt)
 			s.counters.PrefixHits += uint64(q.Cached)
+			if q.Cached > 0 && s.kv.Stateful() {
+				s.counters.StateHits++
+			}
 		}
 	}
 	s.unfollow(q)

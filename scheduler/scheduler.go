@@ -85,6 +85,7 @@ type Counters struct {
 	Preemptions  uint64
 	PrefixTokens uint64 // prompt tokens looked up in the prefix cache; a prompt counts when it is first admitted
 	PrefixHits   uint64 // prompt tokens found there
+	StateHits    uint64 // sequences that began with a state that was kept at the end of their prefix
 	Postponed    uint64 // tokens that had to be drawn later, see Postpone
 	LeftOut      uint64 // times that a plan had no work left for a running sequence
 }

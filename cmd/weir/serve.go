@@ -238,9 +238,16 @@ func (s *service) becomeReady(ended <-chan struct{}) {
 	if line := s.engine.shortened(&network.Config); line != "" {
 		s.log.Info(line, "max_model_len", spec.MaxSeqTokens, "model", network.Config.MaxSeqTokens)
 	}
-	s.log.Info("ready", "seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", s.engine.device,
+	ready := []any{"seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", s.engine.device,
 		"parameters", network.Parameters(), "weights", inUnits(network.WeightBytes()), "kv_cache", inUnits(s.engine.kvBytes),
-		"kv_tokens", (spec.NumBlocks-1)/spec.NumGroups()*spec.BlockTokens, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())
+		"kv_tokens", spec.PoolTokens()}
+	if n := spec.NumGroups(); n > 1 {
+		ready = append(ready, "kv_tokens_short", (spec.NumBlocks-1)/n*spec.BlockTokens)
+	}
+	if spec.StateSlots > 0 {
+		ready = append(ready, "state_slots", spec.StateSlots-1)
+	}
+	s.log.Info("ready", append(ready, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())...)
 }
 
 // shortened is what the log says if the context is shorter than the model's although no length
