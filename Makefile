@@ -60,7 +60,7 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
 	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... ./grammar -run Vectors -v
 
-clients: build clients-hub clients-weave clients-art ## openai-node and -python, the Agents SDK, Vercel AI SDK, LangChain.js, the examples in Python and JavaScript, Weave and ART, against a running weir, and huggingface_hub on the same cache (needs Node 20, npm and Python)
+clients: build clients-hub clients-weave clients-art ## openai-node and -python, the Agents SDK, Anthropic's SDK, Ollama's client, Vercel AI SDK, LangChain.js, the examples in Python and JavaScript, Weave and ART, against a running weir, and huggingface_hub on the same cache (needs Node 20, npm and Python)
 	$(PYTHON) -m venv build/examples && build/examples/bin/pip install -q --disable-pip-version-check -r examples/python/requirements.txt
 	$(PYTHON) -m venv build/sdks && build/sdks/bin/pip install -q --disable-pip-version-check -r tools/clients/requirements.txt
 	cd examples/javascript && npm ci --no-audit --no-fund --ignore-scripts
