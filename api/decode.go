@@ -11,7 +11,8 @@ import (
 // CheckPrompt and CheckSampling, so that the answer about an unknown model (404) can come
 // before theirs.
 //
-// If a member is there more than once the last one counts; unknown ones are ignored. Only
+// If a member is there more than once the last one counts; of unknown ones the names are kept (Options.Ignored), unless
+// they would constrain the output. Only
 // the first fault is reported, in the order of the fields table. Body is
 // kept by the Raw fields of the request and must not change while those live.
 func DecodeChat(body []byte, lim Limits) (*ChatRequest, *Error) {
@@ -19,7 +20,7 @@ func DecodeChat(body []byte, lim Limits) (*ChatRequest, *Error) {
 		Options:          defaultOptions(),
 		IncludeReasoning: true, AddGenerationPrompt: true, ParallelToolCalls: true,
 	}
-	values, err := decode(body, r, fields, fieldIndex, &lim)
+	values, err := decodeAll(body, r, fields, fieldIndex, &lim, r.stranger)
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +40,8 @@ var fields = slices.Concat(lift(options, func(r *ChatRequest) *Options { return 
 		r.MaxCompletionTokens, f = optional(v, integer)
 		return
 	}},
+	{"functions", nullable, decodeFunctions},
+	{"function_call", nullable, decodeFunctionCall},
 	{"tools", nullable, decodeTools},
 	{"tool_choice", nullable, decodeToolChoice},
 	{"parallel_tool_calls", nullable, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.ParallelToolCalls, f = boolean(v); return }},
@@ -75,7 +78,11 @@ func (r *ChatRequest) crossCheck(values []Raw) *Error {
 	if err := r.checkLogprobTokens(" to true"); err != nil {
 		return err
 	}
-	r.checkToolChoice(sent("tool_choice"))
+	choice := sent("tool_choice")
+	if choice == nil {
+		choice = sent("function_call")
+	}
+	r.checkToolChoice(choice)
 	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
 		return err
 	}

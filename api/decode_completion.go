@@ -57,7 +57,7 @@ var completionIndex = index(completionFields)
 func DecodeCompletion(body []byte, lim Limits) (*CompletionRequest, *Error) {
 	r := &CompletionRequest{Options: defaultOptions()}
 	r.AddSpecialTokens = true
-	values, err := decode(body, r, completionFields, completionIndex, &lim)
+	values, err := decodeAll(body, r, completionFields, completionIndex, &lim, r.stranger)
 	if err != nil {
 		return nil, err
 	}

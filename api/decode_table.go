@@ -43,6 +43,11 @@ func index[R any](fields []field[R]) map[string]int {
 // docs/interface/chat-completions.md, section 1.2, except those between fields: for them it
 // returns the values as they were sent, in the order of fields and nil where absent.
 func decode[R any](body []byte, r R, fields []field[R], index map[string]int, lim *Limits) ([]Raw, *Error) {
+	return decodeAll(body, r, fields, index, lim, func([]byte, Raw) *fault { return nil })
+}
+
+// decodeAll is decode, and gives members that are no fields to stranger.
+func decodeAll[R any](body []byte, r R, fields []field[R], index map[string]int, lim *Limits, stranger func(key []byte, v Raw) *fault) ([]Raw, *Error) {
 	if err := jsontext.Check(body, lim.Depth); err != nil {
 		return nil, syntaxError(body, err)
 	}
@@ -51,10 +56,16 @@ func decode[R any](body []byte, r R, fields []field[R], index map[string]int, li
 		return nil, faultf("must be an object, not %s", top.Kind()).in("body").error()
 	}
 	values := make([]Raw, len(fields))
+	var strange *fault
 	for key, v := range top.Members() {
 		if i, ok := index[string(key)]; ok {
 			values[i] = v
+		} else if f := stranger(key, v); f != nil && strange == nil {
+			strange = f
 		}
+	}
+	if strange != nil {
+		return nil, strange.error()
 	}
 	for i := range fields {
 		f, v := &fields[i], values[i]

@@ -18,10 +18,32 @@ func decodeTools(r *ChatRequest, v Raw, lim *Limits) *fault {
 	if v.Kind() != jsontext.Array {
 		return wrongType("an array", v)
 	}
+	return r.setTools(v, (*tool).decode)
+}
+
+// decodeFunctions reads functions, the older form of tools, which win.
+func decodeFunctions(r *ChatRequest, v Raw, lim *Limits) *fault {
+	if len(v) > lim.ToolBytes {
+		return faultf("must be at most %d bytes long", lim.ToolBytes)
+	}
+	if v.Kind() != jsontext.Array {
+		return wrongType("an array", v)
+	}
+	return r.setTools(v, func(t *tool, e Raw) *fault {
+		if e.Kind() != jsontext.Object {
+			return wrongType("an object", e)
+		}
+		return t.decodeFunction(e)
+	})
+}
+
+// setTools keeps the definitions in a list, each of which decode reads.
+func (r *ChatRequest) setTools(v Raw, decode func(*tool, Raw) *fault) *fault {
+	r.Tools, r.Functions = nil, nil
 	var shown []byte
 	for i, e := range v.Elements() {
 		var t tool
-		if f := t.decode(e); f != nil {
+		if f := decode(&t, e); f != nil {
 			return f.index(i)
 		}
 		if i == 0 {
@@ -167,10 +189,28 @@ var choiceModes = map[string]ChoiceMode{"none": ChoiceNone, "auto": ChoiceAuto, 
 // CheckPrompt.
 func decodeToolChoice(r *ChatRequest, v Raw, _ *Limits) *fault {
 	c, ok := toolChoice(v)
+	r.badChoice = nil // that of function_call
 	if !ok {
 		r.badChoice = newError(causeToolChoice, `tool_choice must be "none", "auto", "required" or {"type": "function", "function": {"name": "…"}}.`, clip(v))
 	}
 	c.Given = true
+	r.ToolChoice = c
+	return nil
+}
+
+// decodeFunctionCall reads function_call, the older form of tool_choice, which wins: a word or
+// {"name": ...}.
+func decodeFunctionCall(r *ChatRequest, v Raw, _ *Limits) *fault {
+	c := ToolChoice{Given: true}
+	ok := false
+	if v.Kind() == jsontext.String {
+		c.Mode, ok = choiceModes[v.Text()]
+	} else if c.Name = stringOf(v.Member("name")); c.Name != "" {
+		c.Mode, ok = ChoiceFunction, true
+	}
+	if !ok {
+		r.badChoice = newError(causeToolChoice, `function_call must be "none", "auto" or {"name": "…"}: use tool_choice.`, clip(v))
+	}
 	r.ToolChoice = c
 	return nil
 }

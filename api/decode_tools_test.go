@@ -1,7 +1,9 @@
 package api
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -67,5 +69,70 @@ func TestCallDeltas(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
+	}
+}
+
+// TestOlderFunctions: functions and function_call are tools and tool_choice, which win.
+func TestOlderFunctions(t *testing.T) {
+	const functions = `"functions":[{"name":"a","description":"d","parameters":{"type":"object"}}]`
+	r := accept(t, functions)
+	if want := `[{"type":"function","function":{"name":"a","description":"d","parameters":{"type":"object"}}}]`; string(r.Tools) != want || r.ToolChoice.Mode != ChoiceAuto || r.Functions[0].Name != "a" {
+		t.Errorf("%s %+v", r.Tools, r.ToolChoice)
+	}
+	for choice, mode := range map[string]ChoiceMode{`"none"`: ChoiceNone, `"auto"`: ChoiceAuto, `{"name":"a"}`: ChoiceFunction} {
+		if r := accept(t, functions+`,"function_call":`+choice); r.ToolChoice.Mode != mode {
+			t.Errorf("%s: %+v", choice, r.ToolChoice)
+		}
+	}
+	for _, choice := range []string{`"a"`, `{"name":"b"}`, `{}`, `1`} {
+		refuse(t, functions+`,"function_call":`+choice, want{"tool-choice", ""})
+	}
+	for _, bad := range []string{`{}`, `[1]`, `[{}]`, `[{"name":"a","description":1}]`, `[{"name":"a","parameters":1}]`} {
+		refuse(t, `"functions":`+bad, want{"schema", "functions"})
+	}
+	r = accept(t, functions+`,"function_call":"bad","tools":[{"function":{"name":"b"}}],"tool_choice":"required"`)
+	if len(r.Functions) != 1 || r.Functions[0].Name != "b" || r.ToolChoice.Mode != ChoiceRequired {
+		t.Errorf("%+v %+v", r.Functions, r.ToolChoice)
+	}
+}
+
+// TestDropped: fields that would constrain the output are refused with what to use in their
+// place, unless they ask for nothing, for chats and for completions.
+func TestDropped(t *testing.T) {
+	for _, name := range []string{"guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "ebnf", "json_schema", "use_beam_search", "logits_processors", "prompt_embeds"} {
+		if dropped[name] == "" {
+			t.Errorf("%s is not dropped", name)
+		}
+	}
+	for name, instead := range dropped {
+		for _, value := range []string{`"x"`, `{"a":1}`, `["x"]`, `true`, `5`} {
+			field := `"` + name + `":` + value
+			refuse(t, field, want{"schema", name + ": is not supported: use " + instead})
+			if _, bad := DecodeCompletion([]byte(`{"prompt":"x",`+field+`}`), DefaultLimits()); bad == nil || bad.Status != 400 {
+				t.Errorf("completions: %s: %v", field, bad)
+			}
+		}
+		for _, value := range []string{`null`, `false`, `0`, `""`, `[]`, `{}`} {
+			if r := accept(t, `"`+name+`":`+value); len(r.Ignored()) > 0 {
+				t.Errorf("%s: %s is named as ignored", name, value)
+			}
+		}
+	}
+}
+
+// TestIgnored: the names of other members that are no fields are kept, each once, up to limits.
+func TestIgnored(t *testing.T) {
+	if r := accept(t, `"store":true,"metadata":{},"store":false`); !slices.Equal(r.Ignored(), []string{"store", "metadata"}) {
+		t.Error(r.Ignored())
+	}
+	var many []string
+	for i := range 50 {
+		many = append(many, fmt.Sprintf(`"x%d":1`, i))
+	}
+	if r := accept(t, strings.Join(many, ",")); len(r.Ignored()) != maxIgnored {
+		t.Error(len(r.Ignored()))
+	}
+	if r := accept(t, `"`+strings.Repeat("a", maxIgnoredBytes)+`":1,"b":2,"`+strings.Repeat("c", maxIgnoredBytes+1)+`":3`); len(r.Ignored()) != 1 || len(r.Ignored()[0]) != maxIgnoredBytes {
+		t.Error(r.Ignored())
 	}
 }

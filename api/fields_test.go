@@ -55,6 +55,8 @@ var matrix = []struct {
 	{"response_format", true, `{"type":"text"}`, `"text"`},
 	{"structured_outputs", true, `{"regex":"a"}`, `"a"`},
 	{"tools", true, `[{"function":{"name":"f"}}]`, `{}`},
+	{"functions", true, `[{"name":"f"}]`, `5`},
+	{"function_call", true, `"none"`, ``},
 	{"tool_choice", true, `"none"`, ``}, // a wrong type is just another refused value
 	{"parallel_tool_calls", true, `false`, `"maybe"`},
 	{"reasoning_effort", true, `"low"`, `1`},
@@ -136,7 +138,7 @@ func TestC17NotNull(t *testing.T) {
 // TestEveryFieldCounts: a good value is accepted and changes the request (or
 // was the default), a wrong type is refused with the field's name.
 func TestEveryFieldCounts(t *testing.T) {
-	inert := []string{"messages", "logprobs", "top_logprobs", "logprob_token_ids", "n", "stream_options", "response_format", "tool_choice"}
+	inert := []string{"messages", "logprobs", "top_logprobs", "logprob_token_ids", "n", "stream_options", "response_format", "tool_choice", "function_call"}
 	want0 := acceptBody(t, minimal+"}")
 	for _, m := range matrix {
 		body := minimal + `,"` + m.name + `":` + m.good + "}"

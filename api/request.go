@@ -67,7 +67,8 @@ type Options struct {
 	KVTransferParams Raw // object as sent; nil: none
 	EngineXArgs      Raw // object of string, number, boolean or, in chat, list of these, as sent; nil: none
 
-	late lateFaults
+	late    lateFaults
+	ignored ignored
 }
 
 // ChatRequest is a decoded body of POST /v1/chat/completions, in the terms of

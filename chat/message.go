@@ -1,10 +1,13 @@
 package chat
 
 import (
+	"crypto/sha256"
+	"math/rand/v2"
 	"strings"
 
 	"weir/api"
 	"weir/chat/jinja"
+	"weir/chat/toolcall"
 )
 
 // conversation is the list of messages as a template sees it.
@@ -91,6 +94,54 @@ func (c *conversation) nameThinking() {
 		}
 	}
 }
+
+// renameCalls gives the calls of the conversation ids of a form's own, where clients have brought
+// those of another model along: some templates accept no others.
+func (c *conversation) renameCalls(f *toolcall.Format) {
+	own := map[string]string{}
+	n := 0
+	for _, v := range c.dicts {
+		d := v.(*jinja.Dict)
+		if calls, ok := d.Get("tool_calls"); ok {
+			for i := range calls.(*jinja.List).Len() {
+				call := calls.(*jinja.List).At(i).(*jinja.Dict)
+				id, _ := call.Get("id")
+				function, _ := call.Get("function")
+				name, _ := function.(*jinja.Dict).Get("name")
+				own[id.(string)] = ownID(f, id.(string), name.(string), n)
+				call.Set("id", own[id.(string)])
+				n++
+			}
+		}
+		if id, ok := d.Get("tool_call_id"); ok {
+			to, known := own[id.(string)]
+			if !known {
+				to = ownID(f, id.(string), "", n)
+			}
+			d.Set("tool_call_id", to)
+		}
+	}
+}
+
+// ownID is id, or one in its place that has the form of f and is the same for the same id.
+func ownID(f *toolcall.Format, id, name string, n int) string {
+	random := rand.New(rand.NewChaCha8(sha256.Sum256([]byte(id))))
+	own := f.ID(func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = idLetters[random.IntN(len(idLetters))]
+		}
+		return string(b)
+	}, name, n)
+	foreign := func(c rune) bool { return !strings.ContainsRune(idLetters, c) }
+	if len(id) == len(own) && !strings.ContainsFunc(id, foreign) && !strings.ContainsFunc(own, foreign) {
+		return id
+	}
+	return own
+}
+
+// idLetters are what random parts of ids are made of.
+const idLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 func (c *conversation) messages() *jinja.List { return jinja.NewList(c.dicts...) }
 

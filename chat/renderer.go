@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -183,6 +182,9 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	if t.thinking == reasoning.GPTOSS {
 		conv.nameThinking()
 	}
+	if f := r.callFormat(t); f != nil && f.OwnIDs() {
+		conv.renameCalls(f)
+	}
 	echoed := contentOf(conv.last)
 
 	if !t.developer {
@@ -190,7 +192,7 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	}
 
 	last := in.Messages[len(in.Messages)-1]
-	p := Prompt{ResponseRole: r.cfg.ResponseRole, Calls: cmp.Or(r.cfg.Calls, t.calls)}
+	p := Prompt{ResponseRole: r.cfg.ResponseRole, Calls: r.callFormat(t)}
 	if !prompt {
 		p.ResponseRole = last.Role
 	}
@@ -212,6 +214,14 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 		r.think(t, vars, conv, in, a, &p)
 	}
 	return p, err
+}
+
+// callFormat is the form in which a model with template t writes calls.
+func (r *Renderer) callFormat(t *compiled) *toolcall.Format {
+	if f := r.cfg.Calls; f != nil && (t.calls == nil || t.calls.Name() != f.Name()) {
+		return f
+	}
+	return t.calls // a variant of what the configuration names, if it names one
 }
 
 func (r *Renderer) run(t *compiled, vars *jinja.Dict, in *Input) (string, error) {

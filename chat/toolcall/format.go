@@ -156,5 +156,9 @@ func (f *Format) ID(random func(n int) string, name string, index int) string {
 	return "call_" + random(24)
 }
 
+// OwnIDs reports that the family has a form of ids of its own, in which a model expects those of
+// earlier calls too.
+func (f *Format) OwnIDs() bool { return f.id != nil }
+
 // marked reports that a call begins with a mark, and not just with what could be text.
 func (f *Format) marked() bool { return !f.known }

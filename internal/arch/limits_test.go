@@ -352,6 +352,9 @@ var limitRows = map[string]string{
 // notLimits are constants of the same kinds that are no bounds of what clients can ask for,
 // with what they are.
 var notLimits = map[string]string{
+	"api.maxIgnored":                      "of a header",
+	"api.maxIgnoredBytes":                 "of a header",
+	"server/openai.mostIgnored":           "of the log",
 	"server/openai.mostNamed":             "of a header",
 	"server/openai.mostRefused":           "of a cache",
 	"api.Default.Choices":                 "the server sets another one",

@@ -61,6 +61,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 		r.Suffix = min(generationTokens, len(tokens))
 	}
 	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.ID), options: &q.Options, output: prompt.Output, marks: prompt.Marks}
+	s.ignore(&q.Options, &p.reply)
 	if q.Constraint != nil {
 		p.given = s.given(&prompt)
 	}

@@ -35,6 +35,7 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, in *input) (*prepa
 		return nil, bad
 	}
 	p := &prepared{reply: s.reply(m, &q.Options, from.ID), options: &q.Options}
+	s.ignore(&q.Options, &p.reply)
 	if !in.memory.more(preparingPrompt * int64(len(q.Prompts)-preparingAny/preparingPrompt/2)) {
 		return nil, context.Cause(ctx)
 	}

@@ -62,10 +62,11 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	if err := c.Memory().Grow(c.Context(), pastSize(p)); err != nil {
 		return err
 	}
-	var want grammar.Spec
-	if q != nil {
-		want = spec(q, s.cfg.Constrained)
+	kept := q
+	if kept == nil {
+		kept = &api.Constraint{} // which has the options alone
 	}
+	want := spec(kept, s.cfg.Constrained)
 	want.Prefix = p.given
 	p.constraint, p.given = nil, "" // from here on they are the compiler's
 	// A worker that compiles for a client that leaves goes on alone until the compiler

@@ -100,6 +100,8 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"structured_outputs":            {m{"regex": "a"}, nil},
 		"tools":                         {[]any{m{"type": "function", "function": m{"name": "lookup"}}}, nil},
 		"tool_choice":                   {"required", m{"tools": []any{m{"type": "function", "function": m{"name": "lookup"}}}}},
+		"functions":                     {[]any{m{"name": "lookup"}}, nil},
+		"function_call":                 {m{"name": "lookup"}, m{"functions": []any{m{"name": "lookup"}}}},
 		"reasoning_effort":              {"high", nil},
 		"echo":                          {true, m{"messages": prefill, "continue_final_message": true}},
 		"add_generation_prompt":         {false, nil},

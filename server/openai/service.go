@@ -105,6 +105,7 @@ type Service struct {
 	seeds     atomic.Uint64 // seeds that were made from Config.Seed
 	load      atomic.Int64  // requests that generate; counted with LoadTracking
 	warned    sometimes     // the log, of constraints with warnings
+	ignored   ignoredNames
 
 	model  atomic.Pointer[Model]
 	failed atomic.Bool // the engine has ended
