@@ -243,7 +243,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/ollamaapi": {
-		may:    []string{"api", "internal/jsontext", "server/failure", "server/jsonfields", "server/openai", "server/transport"},
+		may:    []string{"api", "chat", "internal/jsontext", "server/failure", "server/jsonfields", "server/openai", "server/transport"},
 		tests:  []string{"pooling", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},

@@ -157,10 +157,10 @@ func (a *answer) appendStop(dst []byte, w *openai.Whole) []byte {
 		reason = "model_context_window_exceeded"
 	case w.Finish == api.FinishLength, w.Finish == api.FinishAbort:
 		reason = "max_tokens"
-	case len(w.Calls) > 0 && w.Finish != api.FinishStop:
-		reason = "tool_use"
 	case byText:
 		reason = "stop_sequence"
+	case len(w.Calls) > 0: // a chat that had to call one tool says that it has stopped
+		reason = "tool_use"
 	}
 	dst = append(append(append(dst, '"'), reason...), `","stop_sequence":`...)
 	if reason == "stop_sequence" {

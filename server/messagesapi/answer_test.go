@@ -75,6 +75,7 @@ func TestStopReason(t *testing.T) {
 		{openai.Whole{Finish: "stop", Stop: api.StoppedByText("A\"")}, `"stop_sequence","stop_sequence":"A\""`},
 		{openai.Whole{Finish: "stop", Stop: api.StoppedBy(7)}, `"end_turn","stop_sequence":null`},
 		{openai.Whole{Finish: "tool_calls", Calls: call}, `"tool_use","stop_sequence":null`},
+		{openai.Whole{Finish: "stop", Calls: call}, `"tool_use","stop_sequence":null`},
 		{openai.Whole{Finish: "length", Calls: call, Usage: api.Usage{Prompt: 900, Completion: 50}}, `"max_tokens","stop_sequence":null`},
 		{openai.Whole{Finish: "length", Usage: api.Usage{Prompt: 950, Completion: 50}}, `"model_context_window_exceeded","stop_sequence":null`},
 		{openai.Whole{Finish: "length", Usage: api.Usage{Prompt: 900, Completion: 100}}, `"max_tokens","stop_sequence":null`},

@@ -199,3 +199,32 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%s", v)
 	}
 }
+
+// TestToolLoop: a call comes back as a block, whole and streamed, and its result goes on in a thread,
+// which has the tools and the first question (M-31, M-41, M-44, M-50, M-51).
+func TestToolLoop(t *testing.T) {
+	h := servertest.New(t, nil)
+	const tools = `"tools":[{"name":"add","input_schema":{"type":"object","properties":{"a":{"enum":[2,3]}},"required":["a"],"additionalProperties":false}}]`
+	for _, choice := range []string{`{"type":"any"}`, `{"type":"tool","name":"add","disable_parallel_tool_use":true}`} {
+		body := `{"model":"tiny","max_tokens":200,"thread":{"type":"create"},` + tools + `,"tool_choice":` + choice + `,"messages":[{"role":"user","content":"2 + 3?"}]`
+		v := ask(t, h, path, body+"}")
+		var use jsontext.Value
+		for _, b := range v.Member("content").Elements() {
+			if b.Member("type").Text() == "tool_use" {
+				use = b
+			}
+		}
+		if use == nil || use.Member("name").Text() != "add" || v.Member("stop_reason").Text() != "tool_use" || !strings.Contains("2 3", string(use.Member("input").Member("a"))) {
+			t.Fatalf("%s", v)
+		}
+		next := ask(t, h, path, fmt.Sprintf(`{"model":"tiny","max_tokens":2,"thread":{"type":"continue","previous_message_id":%s},"tool_choice":{"type":"none"},"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":%s,"content":"5"}]}]}`,
+			v.Member("id"), use.Member("id")))
+		if cached, _ := next.Member("usage").Member("cache_read_input_tokens").Float(); cached < 16 {
+			t.Errorf("%s", next)
+		}
+		_, stream, _ := h.Get("POST", path, body+`,"stream":true}`, "Content-Type: application/json")
+		if !strings.Contains(stream, `"content_block":{"type":"tool_use","id":"call_`) || !strings.Contains(stream, `"delta":{"type":"input_json_delta","partial_json":"`) || !strings.Contains(stream, `"stop_reason":"tool_use"`) {
+			t.Error(stream)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/api"
@@ -19,10 +20,11 @@ import (
 type Handlers struct {
 	chats *openai.Service
 	now   func() time.Time
+	calls sync.Map // *chat.Renderer to bool: whether calls of tools are read
 }
 
 // New returns handlers with a clock.
-func New(chats *openai.Service, now func() time.Time) *Handlers { return &Handlers{chats, now} }
+func New(chats *openai.Service, now func() time.Time) *Handlers { return &Handlers{chats: chats, now: now} }
 
 // Root answers GET / with the text by which clients know that the server is there. A page in a
 // browser is not what they ask for.

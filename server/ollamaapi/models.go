@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/chat"
 	"weir/server/jsonfields"
 	"weir/server/openai"
 	"weir/server/transport"
@@ -66,12 +67,12 @@ func (h *Handlers) Show(c *transport.Call) {
 		if !m.Serves(served(s)) {
 			return nil, api.ErrModelNotFound(s)
 		}
-		return appendShown(nil, m), nil
+		return h.appendShown(nil, m), nil
 	})
 }
 
 // appendShown appends what is known of a model.
-func appendShown(dst []byte, m *openai.Model) []byte {
+func (h *Handlers) appendShown(dst []byte, m *openai.Model) []byte {
 	family := family(m)
 	dst = append(dst, `{"modelfile":"","parameters":"","template":"","details":`...)
 	dst = appendDetails(dst, m)
@@ -88,12 +89,27 @@ func appendShown(dst []byte, m *openai.Model) []byte {
 		dst = append(dst, `"embedding"`...)
 	} else {
 		dst = append(dst, `"completion"`...)
+		if h.callsTools(m.Chat) {
+			dst = append(dst, `,"tools"`...)
+		}
 		if m.Chat.Divides() {
 			dst = append(dst, `,"thinking"`...)
 		}
 	}
 	dst = append(dst, `],"modified_at":`...)
 	return append(appendTime(dst, m.Created), '}')
+}
+
+// callsTools reports whether calls of tools are read from what a model writes. That depends on its
+// template, which is tried once for each model.
+func (h *Handlers) callsTools(r *chat.Renderer) bool {
+	if known, ok := h.calls.Load(r); ok {
+		return known.(bool)
+	}
+	p, err := r.Render(chat.Input{Messages: []api.Message{{Role: "user", Content: api.Content{Kind: api.ContentText, Text: "a"}}}})
+	ok := err == nil && p.Calls != nil
+	h.calls.Store(r, ok)
+	return ok
 }
 
 func appendDetails(dst []byte, m *openai.Model) []byte {

@@ -50,7 +50,7 @@ func TestModels(t *testing.T) {
 	}
 	for _, body := range []string{`{"model":"tiny"}`, `{"name":"alias:latest"}`} {
 		status, answer, _ := h.Get("POST", "/api/show", body, "Content-Type: application/x-www-form-urlencoded")
-		if status != 200 || jsontext.Scan([]byte(answer), 10) != nil || !strings.Contains(answer, `"details":`+details+`,"model_info":{"general.architecture":"qwen3","general.parameter_count":5640000,"qwen3.context_length":1024,"qwen3.vocab_size":3584},"capabilities":["completion"`) {
+		if status != 200 || jsontext.Scan([]byte(answer), 10) != nil || !strings.Contains(answer, `"details":`+details+`,"model_info":{"general.architecture":"qwen3","general.parameter_count":5640000,"qwen3.context_length":1024,"qwen3.vocab_size":3584},"capabilities":["completion","tools","thinking"]`) {
 			t.Errorf("%s: %d %s", body, status, answer)
 		}
 	}
