@@ -50,7 +50,7 @@ func familyJobs(g *rand.Rand, vocab, n int) []job {
 // requests and cuts change no bit of a log-probability.
 func TestMetamorphicFamilies(t *testing.T) {
 	_, tok := bundled(t)
-	for _, name := range []string{"qwen3_5", "nemotron_h", "lfm2_moe", "gpt_oss", "llama4", "deepseek_v3", "gemma4_e", "gemma3", "mimo_v2_flash", "starcoder2", "lfm3", "phi3_long", "glm_moe_dsa"} {
+	for _, name := range []string{"qwen3_5", "nemotron_h", "lfm2_moe", "gpt_oss", "llama4", "deepseek_v3", "gemma4_e", "gemma3", "mimo_v2_flash", "starcoder2", "lfm3", "phi3_long", "glm_moe_dsa", "jamba", "mamba", "bloom"} {
 		t.Run(name, func(t *testing.T) {
 			g := seeded(t)
 			m, err := model.OpenFS(os.DirFS("../model/testdata/families/" + name))

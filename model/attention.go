@@ -16,6 +16,7 @@ type attention struct {
 	attn          rows
 	scaledIn      rows // the input times inScale
 	inScale       float32
+	clip          float32
 	keyScale      float32
 	valueScale    float32
 	outScale      float32
@@ -57,21 +58,31 @@ func (s AttentionSpec) mixer(b *builder, l *Layer) mixer {
 	} else {
 		m.kv = b.cache(shape, s.sees())
 	}
-	m.a = Attention{Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Sinks: NoWeight, Bidirectional: s.Bidirectional}
+	m.a = Attention{Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Sinks: NoWeight, Bidirectional: s.Bidirectional, Slopes: s.Slopes}
+	m.clip = s.Clip
 	if s.Scale == 0 {
 		m.a.Scale = inverseRoot(s.KeyDim)
 	}
 	if s.Sinks != "" {
 		b.vector(&m.a.Sinks, l.At+s.Sinks, s.Heads, view{})
 	}
+	s.distances(b, m)
 	b.window(s.Window)
 	m.attn = b.act("attn", s.Heads*s.ValueDim, factorBuf)
-	b.linear(&m.outWeight, Linear, l.At, s.Heads*s.ValueDim, s.OutBias, part{s.O, b.c.Hidden})
+	b.linearAs(&m.outWeight, s.Turned, Linear, l.At, s.Heads*s.ValueDim, s.OutBias, part{s.O, b.c.Hidden})
 	if m.inScale != 1 {
 		m.scaledIn = rows{all: b.whole("scaled", b.c.Hidden, factorBuf)}
 	}
 	s.pieces(b, m)
 	return m
+}
+
+// distances declares the numbers of distances, if there are some.
+func (s *AttentionSpec) distances(b *builder, m *attention) {
+	if s.Buckets != nil {
+		m.a.Buckets = s.Buckets
+		b.params = append(b.params, parameter{use: Vector, rows: []stored{{s.Bias + ".weight", []int{s.BiasRows, s.Heads}, view{vector: true}}}, into: &m.a.Bias})
+	}
 }
 
 // pieces says what the layer needs of a device.
@@ -81,6 +92,9 @@ func (s *AttentionSpec) pieces(b *builder, m *attention) {
 	b.needs(PieceChunks, s.Chunk != 0)
 	b.needs(PieceBidirectional, s.Bidirectional)
 	b.needs(PieceTemper, s.Temper.Beta != 0)
+	b.needs(PieceSlopes, s.Slopes != nil)
+	b.needs(PieceClip, s.Clip != 0)
+	b.needs(PieceBuckets, s.Buckets != nil)
 	b.needs(PieceHeadNorms, s.VNorm.Is() || s.NormAfterRope && s.QNorm.Is())
 	b.needs(PieceElements, s.gateWidth() > 0 || m.inScale != 1 || m.keyScale != 1 || m.valueScale != 1 || m.outScale != 1)
 }
@@ -107,7 +121,11 @@ func (s *AttentionSpec) products(b *builder, l *Layer, m *attention, k, v int) {
 		if first == 0 && count == total {
 			w = view{}
 		}
-		p.rows = append(p.rows, stored{l.At + name + ".weight", []int{total, b.c.Hidden}, w})
+		x := stored{l.At + name + ".weight", []int{total, b.c.Hidden}, w}
+		if s.Turned {
+			x.shape, x.view = []int{b.c.Hidden, total}, view{turned: true, turnFirst: first, turnCount: count}
+		}
+		p.rows = append(p.rows, x)
 		if s.QKVBias {
 			if !w.whole() {
 				w.vector = true
@@ -118,10 +136,9 @@ func (s *AttentionSpec) products(b *builder, l *Layer, m *attention, k, v int) {
 	q := s.Heads * s.KeyDim
 	switch {
 	case s.QKV != "":
-		total := q + k + v
-		add(s.QKV, total, 0, q)
-		add(s.QKV, total, q, k)
-		add(s.QKV, total, q+k, v)
+		for _, r := range s.fusedRows(q, k, v) {
+			add(s.QKV, q+k+v, r.first, r.count)
+		}
 	case s.Gate.InQ:
 		total := q + s.Heads*s.ValueDim
 		step := s.KeyDim + s.ValueDim
@@ -144,6 +161,36 @@ func (s *AttentionSpec) products(b *builder, l *Layer, m *attention, k, v int) {
 		m.all.Width -= s.gateWidth()
 	}
 	b.params = append(b.params, p)
+}
+
+// rowRange are rows of a tensor.
+type rowRange struct{ first, count int }
+
+// fusedRows are the rows of QKV: those of q rows of queries, of k of keys, and of v of values, one after another.
+func (s *AttentionSpec) fusedRows(q, k, v int) (list []rowRange) {
+	parts, order := 1, [3]int{0, 1, 2} // where queries, keys and values stand in a part
+	switch s.Order {
+	case ByKVHead:
+		parts = s.KVHeads
+	case InQuarters:
+		parts, order = 4, [3]int{0, 2, 1}
+	}
+	sizes := [3]int{q / parts, k / parts, v / parts}
+	if parts == 1 {
+		return []rowRange{{0, q}, {q, k}, {q + k, v}}
+	}
+	for kind, at := range order {
+		before := 0
+		for other, place := range order {
+			if place < at {
+				before += sizes[other]
+			}
+		}
+		for i := range parts {
+			list = append(list, rowRange{i*(sizes[0]+sizes[1]+sizes[2]) + before, sizes[kind]})
+		}
+	}
+	return list
 }
 
 // norms declares the norms of queries, keys and values.
@@ -178,6 +225,13 @@ func (m *attention) mix(p *pass, in rows) rows {
 	}
 	if m.norms[1] != nil {
 		p.Norm(m.k, m.k, *m.norms[1])
+	}
+	if m.clip != 0 {
+		all := m.all.Cols(0, m.all.Width)
+		if m.ownGate == NoWeight {
+			all.Width -= m.gate.Width
+		}
+		p.Activate(all, all, Activation{Kind: Clip, Limit: m.clip})
 	}
 	if m.keyScale != 1 {
 		p.Scale(m.k, m.k, m.keyScale)

@@ -120,9 +120,18 @@ type part struct {
 
 // linear declares a product of stacked tensors, [rows, columns] each.
 func (b *builder) linear(into *Weight, use Use, prefix string, columns int, bias bool, parts ...part) {
+	b.linearAs(into, false, use, prefix, columns, bias, parts...)
+}
+
+// linearAs is linear of tensors that may be turned over, [columns, rows].
+func (b *builder) linearAs(into *Weight, turned bool, use Use, prefix string, columns int, bias bool, parts ...part) {
 	p := parameter{use: use, into: into}
 	for _, x := range parts {
-		p.rows = append(p.rows, stored{prefix + x.name + ".weight", []int{x.rows, columns}, view{}})
+		s := stored{prefix + x.name + ".weight", []int{x.rows, columns}, view{}}
+		if turned {
+			s.shape, s.view = []int{columns, x.rows}, view{turned: true}
+		}
+		p.rows = append(p.rows, s)
 		if bias {
 			p.bias = append(p.bias, stored{prefix + x.name + ".bias", []int{x.rows}, view{}})
 		}

@@ -80,6 +80,9 @@ func Architectures() []string {
 	for name := range recipes {
 		names = append(names, name)
 	}
+	for name := range wrappers {
+		names = append(names, name)
+	}
 	slices.Sort(names)
 	return names
 }
@@ -165,6 +168,12 @@ func ParseConfig(b []byte) (Config, error) {
 
 // parseAs reads a config.json as that of the first of the architectures that is known, or of the type if there are none.
 func parseAs(architectures []string, modelType string, b []byte) (_ Config, known bool, _ error) {
+	for _, a := range architectures {
+		if _, ok := wrappers[a]; ok {
+			c, err := parseWrapper(a, jsontext.Trim(b))
+			return c, true, err
+		}
+	}
 	if arch, r, ok := find(recipes, architectures, func(r recipe) string { return r.modelType }, modelType); ok {
 		c, err := readRecipe(arch, r, jsontext.Trim(b), nil)
 		return c, true, err

@@ -96,8 +96,8 @@ var refusals = []struct {
 	is     error
 	want   string // the text after that of the wrapped error
 }{
-	{`"architectures":["GPT2LMHeadModel"]`, model.ErrUnsupported, "architecture GPT2LMHeadModel in config.json (supported: the " + strconv.Itoa(len(model.Architectures())) + " that docs/models.md lists)"},
-	{`"architectures":[],"model_type":"gpt2"`, model.ErrUnsupported, `model_type "gpt2" in config.json (supported: the ` + strconv.Itoa(len(model.Architectures())) + ` that docs/models.md lists)`},
+	{`"architectures":["XLNetLMHeadModel"]`, model.ErrUnsupported, "architecture XLNetLMHeadModel in config.json (supported: the " + strconv.Itoa(len(model.Architectures())) + " that docs/models.md lists)"},
+	{`"architectures":[],"model_type":"xlnet"`, model.ErrUnsupported, `model_type "xlnet" in config.json (supported: the ` + strconv.Itoa(len(model.Architectures())) + ` that docs/models.md lists)`},
 	{`"hidden_act":"gelu"`, model.ErrUnsupported, "hidden_act gelu in config.json (supported: silu)"},
 	{`"rope_scaling":{"type":"dynamic","factor":2}`, model.ErrUnsupported, "rope type dynamic in config.json (supported: default, linear, llama3, yarn)"},
 	{`"rope_parameters":{"rope_type":"longrope","factor":2}`, model.ErrUnsupported, "rope type longrope in config.json (supported: default, linear, llama3, yarn)"},

@@ -23,6 +23,7 @@ type decoder struct {
 	h                rows // [., D] normed input of a part
 	y                rows // [., D] what a part gives, where it is not added at once
 	part             rows // [., D] what a part of y gives
+	side             rows // [., D] normed input of feeds beside mixers, where they have a norm of their own
 	scratch          rows // [., D] scratch of a part's last product; h where that is not needed any more
 	pass             pass // the one that is queued, kept here because it must not be allocated
 	params           []parameter
@@ -179,7 +180,7 @@ func (l *layer) forward(p *pass, index int, last bool) {
 	if last {
 		// From here on no token sees another, so only the drawn rows are computed.
 		p.gather(n.x)
-		if l.parallel {
+		if l.parallel && l.feedNorm == nil {
 			p.gather(n.h)
 		}
 		for i := range l.mixers {
@@ -190,13 +191,19 @@ func (l *layer) forward(p *pass, index int, last bool) {
 		}
 		p.drawn = true
 	}
+	if l.parallel {
+		p.normed(n.side, n.x, l.feedNorm)
+	}
 	if len(l.mixers) > 0 {
 		l.sum(p, l.mixNorm, len(l.mixers), func(i int, dst rows, add bool) { l.mixers[i].out(p, dst, mids[i], add) })
 	}
 	if len(l.feeds) > 0 {
 		in := n.h
-		if !l.parallel {
+		switch {
+		case !l.parallel:
 			in = p.input(l.feedNorm)
+		case l.feedNorm != nil:
+			in = n.side
 		}
 		l.sum(p, l.outNorm, len(l.feeds), func(i int, dst rows, add bool) { l.feeds[i].run(p, dst, in, n.x, add) })
 	}
@@ -270,6 +277,13 @@ func newDecoder(c *Config) *decoder {
 		b.layer = i
 		b.build(n, &n.layers[i], &net.Layers[i])
 	}
+	if len(b.shape.KV) == 0 {
+		// Blocks are what sequences hold, what prefixes are found by and what memory is counted in, also of a network
+		// that has no attention. The least head that all devices take stands for it, and nothing reads it.
+		const least = 16
+		b.cache(KVShape{Heads: 1, KVHeads: 1, KeyDim: least, ValueDim: least}, backend.KVGroup{})
+		b.window(0)
+	}
 	b.normOf(&n.norm, "", net.Final, c.Hidden)
 	if net.Head != NoHead {
 		p := parameter{use: Linear, rows: []stored{{c.headName(), []int{c.VocabSize, c.Hidden}, view{}}}, into: &n.head.W}
@@ -290,14 +304,14 @@ func newDecoder(c *Config) *decoder {
 
 // embeddings declares what is added to the embeddings of tokens.
 func (n *decoder) embeddings(b *builder, net *Network) {
-	table := func(into *Weight, name string, size int) {
+	table := func(into *Weight, name string, size int, piece Pieces) {
 		if name != "" {
-			b.needs(PieceEncoder, true)
+			b.needs(piece, true)
 			b.params = append(b.params, parameter{use: Embedding, rows: []stored{{name + ".weight", []int{size, b.c.Hidden}, view{}}}, into: into})
 		}
 	}
-	table(&n.positions, net.Positions, net.NumPositions)
-	table(&n.types, net.Types, net.NumTypes)
+	table(&n.positions, net.Positions, net.NumPositions, PiecePositions)
+	table(&n.types, net.Types, net.NumTypes, PieceEncoder)
 	b.normOf(&n.embedNorm, "", net.EmbedNorm, b.c.Hidden)
 }
 
@@ -321,6 +335,9 @@ func (b *builder) build(n *decoder, l *layer, s *Layer) {
 	}
 	b.normOf(&l.mixNorm, s.At, s.MixNorm, b.c.Hidden)
 	b.normOf(&l.feedNorm, s.At, s.FeedNorm, b.c.Hidden)
+	if s.Parallel && l.feedNorm != nil {
+		n.side = b.act("side", b.c.Hidden, factorBuf)
+	}
 	for _, f := range s.Feeds {
 		l.feeds = append(l.feeds, f.feed(b, s))
 	}

@@ -109,6 +109,14 @@ type Attention struct {
 	Chosen bool
 	// Sinks, [Heads], are scores of a position that has no value; NoWeight: there is none.
 	Sinks Weight
+	// Slopes, [Heads], are what a score falls by with each position that lies between a key and the query, after
+	// Scale and before Softcap (Press et al., "Train Short, Test Long", 2021); nil: it does not fall.
+	Slopes []float32
+	// Buckets sort the distances of keys from the query: that of distance d (negative: the key comes first) is
+	// Buckets[len(Buckets)/2+d], and farther ones are as the first or the last. Bias, [buckets, Heads], is added to scores as
+	// Slopes are; nil: nothing is, and Bias is not used.
+	Buckets []int32
+	Bias    Weight
 }
 
 // Selection is how Select chooses positions: the TopK with the greatest sums over heads h of
@@ -160,6 +168,7 @@ const (
 	Sigmoid
 	Tanh
 	XIELU // Alpha, Beta and Limit are alpha_p, alpha_n and beta: see xielu
+	Clip  // min(max(x, -Limit), Limit), only for Device.Activate
 )
 
 // Activation is a function of one number with its parameters. In a gated product, activation(gate)
@@ -255,7 +264,8 @@ type Delta struct {
 //	S = S * exp(dt * A) + dt * x ⊗ B
 //	out = S·C + D * x
 //
-// Heads of a group share B and C. Everything is float32, token by token.
+// Heads of a group share B and C. Everything is float32, token by token. With PerState it is that of Mamba 1 (Gu and Dao,
+// "Mamba", 2023): a head is one column, with a rate for each number of its state, and there is one group.
 type Scan struct {
 	State          int // of Shape.States, Heads*HeadDim*StateDim numbers in an order of the device's own
 	Heads, HeadDim int
@@ -263,6 +273,7 @@ type Scan struct {
 	StateDim       int
 	A, D, DtBias   Weight // [Heads]; A is negative
 	DtMin, DtMax   float32
+	PerState       bool // A is [Heads * StateDim], HeadDim and Groups are 1
 }
 
 // Shape is all that a device needs to allocate everything it will ever use.
@@ -341,7 +352,7 @@ const (
 	PieceActivations                      // an Activation other than SiLU of a gate, or one without a gate
 	PieceElements                         // Activate, Gate, Add, Scale; Embed with a scale
 	PieceSharedKV                         // StoreKV without keys
-	PieceEncoder                          // EmbedAdd, and rows whose vectors are reported
+	PieceEncoder                          // EmbedAdd by type, and rows whose vectors are reported
 	PieceHead                             // Head.Scale, Head.Softcap or a bias of the head
 	PieceHeadNorms                        // Heads with a norm other than RMSNorm with weights of queries and keys before the rotation
 	PieceLongRope                         // Rope.Long
@@ -349,6 +360,11 @@ const (
 	PieceSelect                           // Select
 	PieceBoundedDecay                     // Delta.Lower
 	PieceGroups                           // Spec.Groups
+	PieceSlopes                           // Attention.Slopes
+	PieceClip                             // Activate with Clip
+	PiecePositions                        // EmbedAdd by position
+	PieceSelective                        // Scan.PerState
+	PieceBuckets                          // Attention.Buckets
 	pieceEnd
 )
 
@@ -356,7 +372,9 @@ const (
 var pieceNames = []string{"experts", "the gated delta rule", "the state of Mamba", "convolutions", "attention sinks",
 	"soft-capped scores", "chunked attention", "attention in both directions", "layer norms with a mean", "norms of groups or with gates",
 	"rotary embeddings of interleaved pairs", "queries scaled by position", "layers whose heads differ", "activations other than SiLU",
-	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams", "attention to chosen positions", "the delta rule with a bounded decay", "KV blocks by groups of layers"}
+	"scaled, gated or separately added activations", "layers that share keys and values", "encoders", "scaled or capped logits", "other norms of heads", "rotations of their own for long sequences", "several residual streams", "attention to chosen positions", "the delta rule with a bounded decay", "KV blocks by groups of layers",
+	"scores that fall with distance", "queries, keys and values within bounds", "learned positions", "the state of Mamba 1",
+	"scores with a learned part for each distance"}
 
 // String lists the pieces of p in words.
 func (p Pieces) String() string {

@@ -14,7 +14,7 @@
 // # Networks are made of pieces
 //
 // A [Config] holds a [Network], which describes each layer by its pieces: norms, mixers that let
-// tokens see others ([AttentionSpec], [LatentSpec], [DeltaSpec], [MambaSpec], [ConvSpec]), and feeds that
+// tokens see others ([AttentionSpec], [LatentSpec], [DeltaSpec], [MambaSpec], [SelectiveSpec], [ConvSpec]), and feeds that
 // treat each token by itself ([MLPSpec], [ExpertsSpec]). A family is a function that reads a config.json into
 // such a description (family_*.go); it knows the names of tensors and the defaults of transformers. The
 // builder makes of it what a decoder does: the list of weights, the activation buffers, which pieces share,

@@ -24,6 +24,26 @@ type encoderGolden struct {
 	Vectors [][]float64 `json:"vectors"`
 }
 
+// TestDistanceBuckets: the distances at which MPNet's next bucket begins are those of transformers (MPNetEncoder.relative_position_bucket).
+func TestDistanceBuckets(t *testing.T) {
+	begins := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91}
+	list := model.DistanceBuckets(32, 128)
+	for d := -128; d <= 128; d++ {
+		want := int32(-1)
+		for _, n := range begins {
+			if n <= max(d, -d) {
+				want++
+			}
+		}
+		if d > 0 {
+			want += 16
+		}
+		if got := list[128+d]; got != want {
+			t.Errorf("distance %d is in bucket %d instead of %d", d, got, want)
+		}
+	}
+}
+
 // vectorTolerance bounds the distance of a component from that of sentence-transformers.
 const vectorTolerance = 1e-5
 

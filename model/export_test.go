@@ -31,3 +31,6 @@ func GGUFShapes(fsys fs.FS, name string) (map[string][]int, error) {
 
 // CutAfter makes the network end behind so many of its layers, without its last norm.
 func (r *Runner) CutAfter(layers int) { r.net.layers, r.net.norm = r.net.layers[:layers], nil }
+
+// DistanceBuckets is for tests.
+var DistanceBuckets = distanceBuckets

@@ -16,6 +16,7 @@ func init() {
 	recipes["GlmMoeDsaForCausalLM"] = recipe{modelType: "glm_moe_dsa", read: glmMoEDSA}
 	recipes["YoutuForCausalLM"] = recipe{modelType: "youtu", read: youtu}
 	recipes["KimiK25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model."}
+	recipes["Kimi_K25ForConditionalGeneration"] = recipe{modelType: "kimi_k25", read: deepseekV3, prefix: "language_model.model."} // as transformers writes it
 	recipes["Glm4MoeLiteForCausalLM"] = recipe{modelType: "glm4_moe_lite", read: glm4MoELite}
 	recipes["Mistral4ForCausalLM"] = recipe{modelType: "mistral4", read: mistral4}
 }

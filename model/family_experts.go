@@ -150,10 +150,11 @@ func (f *fields) olmoExperts(experts, topK int) ExpertsSpec {
 
 func olmoe(f *fields) {
 	f.usual(usual{maxPositions: 4096, eps: 1e-5})
-	f.noClip()
-	rope, e := f.rope(f.HeadDim, ropeKind{}), f.olmoExperts(64, 8)
+	rope, e, clip := f.rope(f.HeadDim, ropeKind{}), f.olmoExperts(64, 8), f.clip(f.float("clip_qkv", 0))
 	f.layers(func(_ int, l *Layer) {
-		l.InNorm, l.Mixers, l.FeedNorm, l.Feeds = f.norm("input_layernorm"), []Mixer{f.olmoAttention(rope)}, f.norm("post_attention_layernorm"), []Feed{e}
+		a := f.olmoAttention(rope)
+		a.Clip = clip
+		l.InNorm, l.Mixers, l.FeedNorm, l.Feeds = f.norm("input_layernorm"), []Mixer{a}, f.norm("post_attention_layernorm"), []Feed{e}
 	})
 }
 

@@ -12,6 +12,7 @@ func init() {
 	recipes["Gemma3nForCausalLM"] = recipe{modelType: "gemma3n_text", read: gemma3n}
 	recipes["Gemma3nForConditionalGeneration"] = recipe{modelType: "gemma3n", read: gemma3n, prefix: "model.language_model."}
 	recipes["Gemma4ForCausalLM"] = recipe{modelType: "gemma4_text", read: gemma4}
+	recipes["Gemma4UnifiedForCausalLM"] = recipe{modelType: "gemma4_unified_text", read: gemma4}
 	recipes["Gemma4ForConditionalGeneration"] = recipe{modelType: "gemma4", read: gemma4, prefix: "model.language_model."}
 	recipes["Gemma4UnifiedForConditionalGeneration"] = recipe{modelType: "gemma4_unified", read: gemma4, prefix: "model.language_model."}
 }

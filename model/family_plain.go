@@ -77,20 +77,26 @@ func glm(f *fields) {
 	})
 }
 
-// noClip refuses OLMo's bound on queries, keys and values.
-func (f *fields) noClip() {
-	if f.has("clip_qkv") {
-		f.unsupported("clip_qkv", f.float("clip_qkv", 0), "null")
+// clip is OLMo's bound on queries, keys and values; 0: there is none.
+func (f *fields) clip(bound float64) float32 {
+	if bound < 0 {
+		f.bad("clip_qkv %v is negative", bound)
 	}
+	return float32(bound)
 }
 
 func olmo1(f *fields) {
 	f.usual(usual{maxPositions: 2048, eps: 1e-5})
 	f.NormEps = 1e-5 // which no field changes
-	f.noClip()
-	norm := func(string) NormSpec { return NormSpec{Name: Unweighted, Kind: LayerNorm, Eps: f.NormEps} }
-	f.Network.Final = norm("")
-	f.plainLayers(norm, ropeKind{}, f.mlp(f.Intermediate))
+	norm := NormSpec{Name: Unweighted, Kind: LayerNorm, Eps: f.NormEps}
+	f.Network.Final = norm
+	rope, m, clip := f.rope(f.HeadDim, ropeKind{}), f.mlp(f.Intermediate), f.clip(f.float("clip_qkv", 0))
+	f.layers(func(_ int, l *Layer) {
+		a := f.attention()
+		a.Rope, a.Clip, a.QKVBias = rope, clip, f.bool("attention_bias", false)
+		a.OutBias = a.QKVBias
+		l.InNorm, l.Mixers, l.FeedNorm, l.Feeds = norm, []Mixer{a}, norm, []Feed{m}
+	})
 }
 
 func gemma1(f *fields) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -231,8 +232,11 @@ func TestWrappers(t *testing.T) {
 		{"mistral4", "Mistral3ForConditionalGeneration", "mistral3"},
 		{"llama4", "Llama4ForConditionalGeneration", "llama4"},
 		{"deepseek_v3", "KimiK25ForConditionalGeneration", "kimi_k25"},
+		{"granite", "LlavaNextForConditionalGeneration", "llava_next"},
+		{"iquestcoder", "SmolVLMForConditionalGeneration", "smolvlm"},
+		{"lfm2", "Lfm2VlForConditionalGeneration", "lfm2_vl"},
 	} {
-		for _, prefix := range []string{"model.language_model.", "language_model.model.", ""} {
+		for _, prefix := range []string{"model.language_model.", "language_model.model.", "model.text_model.", ""} {
 			t.Run(c.family+" "+prefix, func(t *testing.T) {
 				config, err := os.ReadFile(filepath.Join("testdata/families", c.family, "config.json"))
 				if err != nil {
@@ -255,6 +259,87 @@ func TestWrappers(t *testing.T) {
 				g.comparePrompt(t, h, &sequence{tokens: g.Prompt})
 			})
 		}
+	}
+}
+
+// TestFlatWrapper: a config.json in which older versions of transformers wrote the fields of the part for text among the others, with
+// the names of tensors that they had.
+func TestFlatWrapper(t *testing.T) {
+	const dir = "testdata/families/qwen2_5_vl"
+	b, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole struct {
+		Text   map[string]any `json:"text_config"`
+		Vision any            `json:"vision_config"`
+	}
+	if err := json.Unmarshal(b, &whole); err != nil {
+		t.Fatal(err)
+	}
+	flat := whole.Text
+	flat["architectures"], flat["model_type"], flat["vision_config"] = []string{"Qwen2_5_VLForConditionalGeneration"}, "qwen2_5_vl", whole.Vision
+	delete(flat, "rope_parameters")
+	flat["rope_theta"], flat["rope_scaling"] = 10000, map[string]any{"type": "mrope", "mrope_section": []int{1, 1, 1}}
+	config, err := json.Marshal(flat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := renamed(t, filepath.Join(dir, "model.safetensors"), func(name string) string {
+		return strings.Replace(strings.Replace(name, "model.language_model.", "model.", 1), "model.visual.", "visual.", 1)
+	})
+	m := openModel(t, fstest.MapFS{"config.json": {Data: config}, "model.safetensors": {Data: data}})
+	h := newHarness(t, m, newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128}, 1)
+	g := readFamily(t, "qwen2_5_vl")
+	g.comparePrompt(t, h, &sequence{tokens: g.Prompt})
+}
+
+// TestWrapperOfUnknownText: a part for text that is not known is refused by its name, and not taken for another one.
+func TestWrapperOfUnknownText(t *testing.T) {
+	_, err := model.ParseConfig([]byte(`{"architectures": ["LlavaForConditionalGeneration"], "text_config": {"model_type": "florence", "hidden_size": 8}}`))
+	if !errors.Is(err, model.ErrUnsupported) || !strings.Contains(err.Error(), "text_config.model_type florence") {
+		t.Error(err)
+	}
+}
+
+// TestOlderNames: checkpoints of the hub that older versions of transformers wrote lack a prefix, name the head in their own way, and
+// keep the masks of their attention.
+func TestOlderNames(t *testing.T) {
+	for _, c := range []struct {
+		family, from, to string
+		more             []string
+	}{
+		{"gpt2", "transformer.", "", []string{"h.0.attn.bias", "h.2.attn.masked_bias"}},
+		{"gpt_neo", "transformer.h", "transformer.h", []string{"transformer.h.3.attn.attention.bias", "transformer.h.3.attn.attention.masked_bias"}},
+		{"gptj", "transformer.h", "transformer.h", []string{"transformer.h.1.attn.bias", "transformer.h.1.attn.masked_bias"}},
+		{"codegen", "transformer.h", "transformer.h", []string{"transformer.h.1.attn.causal_mask"}},
+		{"gpt_neox", "embed_out.", "lm_head.", []string{"gpt_neox.layers.1.attention.bias", "gpt_neox.layers.1.attention.masked_bias", "gpt_neox.layers.1.attention.rotary_emb.inv_freq"}},
+		{"opt", "model.decoder.", "decoder.", nil},
+		{"bloom", "transformer.", "", nil},
+		{"mamba", "backbone.", "", nil},
+	} {
+		t.Run(c.family, func(t *testing.T) {
+			dir := filepath.Join("testdata/families", c.family)
+			config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			data := renamed(t, filepath.Join(dir, "model.safetensors"), func(name string) string {
+				rest, ok := strings.CutPrefix(name, c.from)
+				if found = found || ok; !ok {
+					return name
+				}
+				return c.to + rest
+			}, c.more...)
+			if !found {
+				t.Fatalf("no tensor's name begins with %s", c.from)
+			}
+			m := openModel(t, fstest.MapFS{"config.json": {Data: config}, "model.safetensors": {Data: data}})
+			h := newHarness(t, m, newCPU(t, "", cpu.F32)(), model.Options{MaxSeqTokens: 128}, 1)
+			g := readFamily(t, c.family)
+			g.comparePrompt(t, h, &sequence{tokens: g.Prompt})
+		})
 	}
 }
 

@@ -39,7 +39,7 @@ func (s *MLPSpec) build(b *builder, l *Layer, d int) *mlp {
 	}
 	switch {
 	case s.Gate == "" && s.GateUp == "":
-		b.linear(&m.up, Linear, l.At, d, s.Bias, part{s.Up, s.Inner})
+		b.linearAs(&m.up, s.Turned, Linear, l.At, d, s.Bias, part{s.Up, s.Inner})
 		m.gateUp = NoWeight
 	default:
 		m.both = b.act("gateUp", 2*s.Inner, plainBuf)
@@ -69,7 +69,7 @@ func (s *MLPSpec) build(b *builder, l *Layer, d int) *mlp {
 	if s.XIELU != "" {
 		b.xielu(&m.act, l.At+s.XIELU)
 	}
-	b.linear(&m.down, Linear, l.At, s.Inner, s.Bias || s.DownBias, part{s.Down, d})
+	b.linearAs(&m.down, s.Turned, Linear, l.At, s.Inner, s.Bias || s.DownBias, part{s.Down, d})
 	b.normOf(&m.outNorm, l.At, s.OutNorm, d)
 	b.needs(PieceActivations, s.Act != Activation{Kind: SiLU} || m.gateUp == NoWeight)
 	b.needs(PieceElements, m.apart || m.outScale != 1 || m.outNorm != nil)

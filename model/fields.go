@@ -12,15 +12,17 @@ import (
 // fields reads a config.json for a family. Its getters return the family's default where a field is
 // missing, and remember the first error.
 type fields struct {
-	Config                      // what is being read
-	v         jsontext.Value    // the file, or its text_config
-	outer     jsontext.Value    // the file around a text_config; nil: there is none
-	prefix    string            // of the names of tensors: "model." for most
-	from      *origin           // for messages
-	partial   float64           // share of a head's dimensions that are rotated, said in a way of its own; 0: not
-	described int               // layers that another field lists; 0: num_hidden_layers says how many there are
-	renamed   map[string]string // other names that fields may have
-	err       error
+	Config                       // what is being read
+	v          jsontext.Value    // the file, or its text_config
+	outer      jsontext.Value    // the file around a text_config; nil: there is none
+	prefix     string            // of the names of tensors: "model." for most
+	below      string            // where the layers are below it; "": layers
+	from       *origin           // for messages
+	partial    float64           // share of a head's dimensions that are rotated, said in a way of its own; 0: not
+	unattended bool              // no layer has attention, and nothing says how many heads there are
+	described  int               // layers that another field lists; 0: num_hidden_layers says how many there are
+	renamed    map[string]string // other names that fields may have
+	err        error
 }
 
 // recipe is a family that is put together of pieces.
@@ -154,7 +156,9 @@ func (f *fields) usual(d usual) {
 	if f.Layers = f.described; f.Layers == 0 {
 		f.Layers = f.positive("num_hidden_layers")
 	}
-	f.Heads = f.positive("num_attention_heads")
+	if f.Heads = 1; !f.unattended {
+		f.Heads = f.positive("num_attention_heads")
+	}
 	f.KVHeads = cmp.Or(f.int("num_key_value_heads", d.kvHeads), f.Heads)
 	f.MaxSeqTokens = f.int("max_position_embeddings", d.maxPositions)
 	f.NormEps = f.float32(cmp.Or(d.epsName, "rms_norm_eps"), d.eps)
@@ -225,7 +229,7 @@ func (f *fields) layers(describe func(i int, l *Layer)) {
 		n.Final.Name = f.prefix + n.Final.Name
 	}
 	for i := range f.Layers {
-		l := Layer{At: fmt.Sprintf("%slayers.%d.", f.prefix, i)}
+		l := Layer{At: fmt.Sprintf("%s%s.%d.", f.prefix, cmp.Or(f.below, "layers"), i)}
 		describe(i, &l)
 		n.Layers = append(n.Layers, l)
 	}

@@ -73,8 +73,13 @@ func (f *fields) ropeParameters() ropeParameters {
 	return r.parameters()
 }
 
-// kind is the type of scaling.
-func (p *ropeParameters) kind() string { return cmp.Or(p.RopeType, p.Type, "default") }
+// kind is the type of scaling. That of images' positions is none.
+func (p *ropeParameters) kind() string {
+	if kind := cmp.Or(p.RopeType, p.Type, "default"); kind != "mrope" {
+		return kind
+	}
+	return "default"
+}
 
 // ropeOf are the parameters for a kind of layer; nil: there are none of their own.
 func (f *fields) ropeOf(layers string) *ropeParameters {

@@ -131,7 +131,7 @@ func open(dir string, fsys fs.FS, checkpoint func() (*weights.Checkpoint, error)
 // logical is the checkpoint of the network's tensors, made of the stored ones, and its digest.
 // stored is taken over, and closed if there is an error.
 func (m *Model) logical(stored *weights.Checkpoint) (*weights.Checkpoint, string, error) {
-	m.Config.Network.layOut(func(name string) bool { _, ok := stored.Tensor(name); return ok })
+	m.Config.Network.layOut(func(name string) ([]int, bool) { t, ok := stored.Tensor(name); return t.Shape, ok })
 	c, err := m.assemble(stored)
 	if err != nil {
 		return nil, "", errors.Join(err, stored.Close())

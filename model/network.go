@@ -53,7 +53,7 @@ type Layer struct {
 	Feeds    []Feed
 	OutNorm  NormSpec
 	Residual float32 // 0: 1
-	Parallel bool    // the feeds read what the mixers read, InNorm(x), and there is no FeedNorm
+	Parallel bool    // the feeds read InNorm(x), which the mixers read, or FeedNorm(x), if there is one, of the same x
 	Scalar   string  // a tensor of one number; "": none
 	// PostNorms says that the norms MixNorm and OutNorm are of sums: x = MixNorm(x + m), as in BERT.
 	PostNorms bool
@@ -76,7 +76,7 @@ const Unweighted = "-"
 // Is reports whether there is a norm.
 func (n NormSpec) Is() bool { return n.Name != "" }
 
-// A Mixer lets tokens see others: AttentionSpec, LatentSpec, DeltaSpec, MambaSpec or ConvSpec.
+// A Mixer lets tokens see others: AttentionSpec, LatentSpec, DeltaSpec, MambaSpec, SelectiveSpec or ConvSpec.
 type Mixer interface{ mixer(*builder, *Layer) mixer }
 
 // A Feed treats each token by itself: MLPSpec or ExpertsSpec.
@@ -106,17 +106,41 @@ type AttentionSpec struct {
 	Rope          int // of Network.Ropes, or NoRope
 	Temper        Temper
 
-	Scale         float32 // 0: 1/sqrt(KeyDim)
+	AttentionScores
 	Window, Chunk int
-	Softcap       float32
-	Sinks         string // name of a tensor without suffix; "": none
+	Clip          float32 // queries, keys and values are cut off at this and its negative; 0: they are not
 	Bidirectional bool
 	Gate          OutputGate // how the result is multiplied before the output product
 }
 
+// AttentionScores say what is done to scores.
+type AttentionScores struct {
+	Scale   float32 // 0: 1/sqrt(KeyDim)
+	Softcap float32
+	Slopes  []float32 // of Attention; nil: none
+	Sinks   string    // name of a tensor without suffix; "": none
+	Buckets []int32   // of Attention; nil: none
+	// Bias is the whole name of their numbers, [BiasRows, Heads], which all layers may share.
+	Bias     string
+	BiasRows int
+}
+
 // AttentionNames are the names of products. With QKV, one tensor with the rows of all three, Q, K and
 // V are not used.
-type AttentionNames struct{ Q, K, V, O, QKV string }
+type AttentionNames struct {
+	Q, K, V, O, QKV string
+	Order           QKVOrder
+	Turned          bool // tensors are [inputs, outputs], as GPT-2's are
+}
+
+// QKVOrder is the order of the rows of QKV.
+type QKVOrder uint8
+
+const (
+	InTurn     QKVOrder = iota // all queries, all keys, all values
+	ByKVHead                   // of each KV head its queries, its key and its value
+	InQuarters                 // of each quarter of the heads the queries, the values and the keys (CodeGen)
+)
 
 // AttentionFactors are factors on the input, on keys, on what the output product gives, and on
 // values; 0: 1.
@@ -220,6 +244,18 @@ type MambaSpec struct {
 	Scales             [5]float32 // factors on z, x, B, C and dt; 0: 1
 }
 
+// SelectiveSpec is a layer of Mamba 1.
+type SelectiveSpec struct {
+	In, Conv, X, Dt, Out string // In has rows for x and the gate z; X makes a low rank of dt, B and C of x
+	ALog, D              string // tensors without suffix, [Inner, StateDim] and [Inner]
+	DtNorm, BNorm, CNorm NormSpec
+	Inner, StateDim      int
+	DtRank, ConvWidth    int
+	ConvBias, ProjBias   bool
+	AForm                elementwise // what makes the negative A of ALog
+	Act                  Activation
+}
+
 // ConvSpec is a gated short convolution (LFM2): out(C * conv(B * x)).
 type ConvSpec struct {
 	In, Conv, Out string // in_proj has rows for B, C and x, in this order
@@ -235,6 +271,7 @@ type MLPSpec struct {
 	Inner          int
 	Bias           bool
 	DownBias       bool // Down has a bias, also where the others have none
+	Turned         bool // tensors of a network without gate are [inputs, outputs], as GPT-2's are
 	Act            Activation
 	Norm, OutNorm  NormSpec // of this network alone
 	GateScale      float32  // factors on what the products give; 0: 1
@@ -321,8 +358,10 @@ type PerLayer struct {
 	Act        Activation
 }
 
-// layOut decides how tensors are called and experts are stored where that can be either way, by which tensors there are.
-func (n *Network) layOut(has func(name string) bool) {
+// layOut decides how tensors are called and experts are stored where that can be either way, by which tensors there are,
+// and by their shapes.
+func (n *Network) layOut(shapeOf func(name string) ([]int, bool)) {
+	has := func(name string) bool { _, ok := shapeOf(name); return ok }
 	n.findPrefix(has)
 	gamma := n.EmbedNorm.Is() && has(n.EmbedNorm.Name+".gamma")
 	n.EmbedNorm.Gamma = gamma
@@ -337,6 +376,8 @@ func (n *Network) layOut(has func(name string) bool) {
 				e.Layout = OneByOne
 			case e.Layout == TransposedPairs && has(l.At+e.GateUp+"_blocks"):
 				e.Layout = StackedPairs // in MXFP4, whose blocks are of columns, so that the rows are not turned over
+			case e.Layout == Transposed && e.upright(l.At, shapeOf):
+				e.Layout = Stacked // as transformers writes what it has read
 			}
 			if ok {
 				l.Feeds[k] = e
@@ -345,13 +386,22 @@ func (n *Network) layOut(has func(name string) bool) {
 	}
 }
 
+// upright reports whether both tensors of the experts of a layer are stored as [rows, columns], and not turned over. One of them
+// alone does not tell if its sizes are equal.
+func (s *ExpertsSpec) upright(at string, shapeOf func(name string) ([]int, bool)) bool {
+	up, _ := shapeOf(at + s.GateUp)
+	down, _ := shapeOf(at + s.DownAll)
+	return len(up) == 3 && len(down) == 3 && up[1] == 2*s.Inner && down[2] == s.Inner
+}
+
 // prefixes are what the names of the tensors of the part for text begin with, in wrappers that have
 // other parts and in checkpoints that other versions of transformers wrote. Models that embed are often
 // stored without a prefix, because they have no head beside them.
-var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "distilbert.", "nomic_bert.", "new.", "gte."}
+var prefixes = []string{"model.", "model.language_model.", "language_model.model.", "language_model.", "", "bert.", "roberta.", "distilbert.", "nomic_bert.", "new.", "gte.", "mpnet.",
+	"transformer.", "gpt_neox.", "model.decoder.", "decoder.", "backbone.", "model.text_model."}
 
 // embedTails are what follows the prefix in the name of the embedding: that of decoders, of BERT and of ModernBERT.
-var embedTails = []string{"embed_tokens", "embeddings.word_embeddings", "embeddings.tok_embeddings"}
+var embedTails = []string{"embed_tokens", "embeddings.word_embeddings", "embeddings.tok_embeddings", "word_embeddings", "wte", "embed_in", "embeddings", "tok_embeddings"}
 
 // findPrefix looks for the prefix that the checkpoint has, if it is not the one that was expected.
 func (n *Network) findPrefix(has func(name string) bool) {
@@ -366,6 +416,7 @@ func (n *Network) findPrefix(has func(name string) bool) {
 	for _, t := range embedTails {
 		if before, ok := strings.CutSuffix(embed, t); ok {
 			from, tail = before, t
+			break
 		}
 	}
 	if tail == "" || has(embed+".weight") {
@@ -387,9 +438,16 @@ func (n *Network) findPrefix(has func(name string) bool) {
 		}
 		for i := range n.Layers {
 			move(&n.Layers[i].At)
+			for k, m := range n.Layers[i].Mixers {
+				if a, ok := m.(AttentionSpec); ok && a.Bias != "" {
+					move(&a.Bias)
+					n.Layers[i].Mixers[k] = a
+				}
+			}
 		}
-		for i := range n.Skip {
-			move(&n.Skip[i])
+		for _, s := range n.Skip { // towers stay where they are
+			move(&s)
+			n.Skip = append(n.Skip, s)
 		}
 		return
 	}

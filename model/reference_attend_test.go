@@ -31,21 +31,22 @@ func (d *reference) Attend(dst, q model.Act, kv int, a model.Attention) {
 		if seq > 0 {
 			table = table[b.TableEnd[seq-1]:]
 		}
-		var slots []int // of the positions that the token sees
+		var slots, far []int // of the positions that the token sees, and how far away they are
 		for pos := range int(b.KVLen[seq]) {
 			if sees(a, int(b.Pos[i]), pos) && (!a.Chosen || d.selected[i][pos]) {
 				slots = append(slots, int(table[pos/size])*size+pos%size)
+				far = append(far, pos-int(b.Pos[i]))
 			}
 		}
 		for h := range heads {
 			query := from[i][h*shape.KeyDim:][:shape.KeyDim]
-			d.attendHead(to[i][h*shape.ValueDim:][:shape.ValueDim], query, kv, h, h/(heads/shape.KVHeads), slots, a)
+			d.attendHead(to[i][h*shape.ValueDim:][:shape.ValueDim], query, kv, h, h/(heads/shape.KVHeads), slots, far, a)
 		}
 	}
 }
 
 // attendHead writes the attention of query head h to head g of what is in slots.
-func (d *reference) attendHead(out, query []float64, kv, h, g int, slots []int, a model.Attention) {
+func (d *reference) attendHead(out, query []float64, kv, h, g int, slots, far []int, a model.Attention) {
 	for j := range out {
 		out[j] = 0
 	}
@@ -53,12 +54,21 @@ func (d *reference) attendHead(out, query []float64, kv, h, g int, slots []int, 
 	if sinks := d.vector(a.Sinks); sinks != nil {
 		sum = math.Exp(sinks[h])
 	}
-	for _, slot := range slots {
+	for i, slot := range slots {
 		score := 0.0
 		for j, x := range query {
 			score += x * d.k[kv][slot][g*len(query)+j]
 		}
 		score *= float64(a.Scale)
+		if a.Slopes != nil {
+			score -= float64(a.Slopes[h]) * math.Abs(float64(far[i]))
+		}
+		if a.Buckets != nil {
+			most := len(a.Buckets) / 2
+			bias := d.vector(a.Bias)
+			heads := len(bias) / (1 + int(slices.Max(a.Buckets)))
+			score += bias[int(a.Buckets[most+min(max(far[i], -most), most)])*heads+h]
+		}
 		if c := float64(a.Softcap); c > 0 {
 			score = c * math.Tanh(score/c)
 		}

@@ -151,6 +151,8 @@ func activation(a model.Activation, x float64) float64 {
 		return sigmoid(x)
 	case model.Tanh:
 		return math.Tanh(x)
+	case model.Clip:
+		return math.Min(math.Max(x, -float64(a.Limit)), float64(a.Limit))
 	case model.XIELU:
 		if x > 0 {
 			return float64(a.Alpha)*x*x + float64(a.Limit)*x
@@ -508,7 +510,11 @@ func (d *reference) Scan(dst, x, b, c, dt model.Act, m *model.Scan) {
 					in, out := xs[r][h*m.HeadDim+p], 0.0
 					for n := range m.StateDim {
 						cell := &state[(h*m.HeadDim+p)*m.StateDim+n]
-						*cell = *cell*math.Exp(step*rate[h]) + step*in*bs[r][group+n]
+						decay := rate[h]
+						if m.PerState {
+							decay = rate[h*m.StateDim+n]
+						}
+						*cell = *cell*math.Exp(step*decay) + step*in*bs[r][group+n]
 						out += *cell * cs[r][group+n]
 					}
 					y[r][h*m.HeadDim+p] = out + skip[h]*in

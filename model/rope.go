@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -80,7 +79,7 @@ func (r *rawRope) originalLength(p *ropeParameters, maxPositions int) (float64, 
 // sequence, so a cached key would not keep its meaning.
 func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
 	p := r.parameters()
-	kind := cmp.Or(p.RopeType, p.Type, "default")
+	kind := p.kind()
 	if p.FullAttention != nil || p.SlidingAttention != nil {
 		return Rope{}, 0, r.from.unsupported("rope_parameters", "per kind of layer", "one set for all layers")
 	}

@@ -15,7 +15,12 @@ const (
 	messageMark = "<|message|>"
 	finalHeader = "<|channel|>final<|message|>"
 	// headerKept is how many bytes of a header are looked at.
-	headerKept = 96
+	headerKept = 192
+	// callHeader and callChannel are around the name of a recipient, where calls are kept, and
+	// callEnd follows its message.
+	callHeader  = "<|start|>assistant to="
+	callChannel = "<|channel|>commentary json<|message|>"
+	callEnd     = "<|call|>"
 )
 
 var (
@@ -32,6 +37,26 @@ var (
 type channels struct {
 	header [headerKept]byte // of the message, as far as it is kept
 	n      int
+}
+
+// KeepCalls leaves the calls of tools in the content, for a reader of calls, in one form however
+// the model writes their headers:
+//
+//	<|start|>assistant to=functions.name<|channel|>commentary json<|message|>{}<|call|>
+//
+// It matters to the format with channels only, and before the first piece.
+func (s *Splitter) KeepCalls() { s.calls = true }
+
+// recipient is whom the message is for, with the name space functions; nil: the user.
+func (c *channels) recipient() []byte {
+	_, to, ok := bytes.Cut(c.header[:c.n], []byte("to="))
+	if i := bytes.IndexAny(to, " <\t\r\n"); i >= 0 {
+		to = to[:i]
+	}
+	if !ok || !bytes.HasPrefix(to, []byte("functions.")) {
+		return nil
+	}
+	return to
 }
 
 // keep remembers bytes of a header.

@@ -20,6 +20,9 @@ type Splitter struct {
 	thought []byte   // of a piece that has several parts of it
 	content []byte   // the same
 	channel channels // of Harmony
+	calls   bool     // calls of Harmony remain in the content
+	calling bool     // the present message is one
+	scratch []byte   // parts that the text does not have so
 }
 
 type state uint8
@@ -70,6 +73,7 @@ func (s *Splitter) Next(text []byte, last bool) (thought, content []byte) {
 	if s.state == answering {
 		return nil, text
 	}
+	s.scratch = s.scratch[:0]
 	if len(s.held) > 0 {
 		s.joined = append(append(s.joined[:0], s.held...), text...)
 		text, s.held = s.joined, s.held[:0]
@@ -149,6 +153,13 @@ func (s *Splitter) until(marks []string, text []byte, last bool) (part, rest []b
 		return text[:end], nil, false
 	}
 	mark := text[at : at+size]
+	part = text[:at]
+	if s.calling {
+		s.calling = false
+		from := len(s.scratch)
+		s.scratch = append(append(s.scratch, part...), callEnd...)
+		part = s.scratch[from:len(s.scratch):len(s.scratch)]
+	}
 	switch {
 	case s.marks.channels:
 		s.state, s.channel.n = heading, 0
@@ -160,7 +171,7 @@ func (s *Splitter) until(marks []string, text []byte, last bool) (part, rest []b
 	default:
 		s.state = answering
 	}
-	return text[:at], text[at+size:], true
+	return part, text[at+size:], true
 }
 
 // open takes the beginning of an output.
@@ -219,10 +230,15 @@ func (s *Splitter) head(text []byte, last bool) (part, rest []byte, more bool) {
 	}
 	s.channel.keep(text[:at])
 	s.state = telling
-	if s.channel.thinks() {
+	if to := s.channel.recipient(); s.calls && to != nil {
+		s.calling = true
+		from := len(s.scratch)
+		s.scratch = append(append(append(s.scratch, callHeader...), to...), callChannel...)
+		part = s.scratch[from:len(s.scratch):len(s.scratch)]
+	} else if s.channel.thinks() {
 		s.state = thinking
 	}
-	return nil, text[at+size:], true
+	return part, text[at+size:], true
 }
 
 // first returns where the first of some marks is in a text, and its length; -1: none is.

@@ -10,7 +10,7 @@ import (
 
 // formats are all formats. Detect tries them in this order, so the more special ones come first.
 var formats = []*Format{
-	mistralIDs, mistral, mistralOld, kimi, deepseekV32, deepseekV31, deepseekV3, minimax, seed, qwenCoder, glm,
+	harmony, mistralIDs, mistral, mistralOld, kimi, deepseekV32, deepseekV31, deepseekV3, minimax, seed, qwenCoder, glm,
 	granite, granite20b, phi4, minimaxOld, jamba, longcat, internlm, llama, granite4, hermes,
 }
 

@@ -64,6 +64,8 @@ type Format struct {
 	// prefix precedes the name, and infix follows it, with what matches pattern: an identifier of
 	// the call. cleanName takes them away.
 	prefix, infix, pattern string
+	// channels says that the output is a sequence of messages with headers (harmony.go).
+	channels bool
 	// detect are texts that a chat template has if its model writes this format. Each must be
 	// there; of several in one text, separated by |||, one is enough.
 	detect []string
@@ -156,9 +158,9 @@ func (f *Format) ID(random func(n int) string, name string, index int) string {
 	return "call_" + random(24)
 }
 
+// marked reports that a call begins with a mark, and not just with what could be text.
+func (f *Format) marked() bool { return !f.known }
+
 // OwnIDs reports that the family has a form of ids of its own, in which a model expects those of
 // earlier calls too.
 func (f *Format) OwnIDs() bool { return f.id != nil }
-
-// marked reports that a call begins with a mark, and not just with what could be text.
-func (f *Format) marked() bool { return !f.known }

@@ -28,7 +28,8 @@ func (e *ToolError) Unwrap() error { return ErrTool }
 // node is a format of a structural tag.
 type node = map[string]any
 
-// Grammar returns a structural tag for what may follow the thoughts in an answer: only calls of
+// Grammar returns a structural tag for what may follow the thoughts in an answer (see
+// [Format.Whole]): only calls of
 // tools whose arguments obey their schemas, with Auto among any text. content is the structural
 // tag's format for an answer without calls, where a request constrains that; nil: any text. With
 // None there are no calls.
@@ -58,6 +59,13 @@ func (f *Format) format(tools []Tool, choice Choice, content []byte) (node, erro
 		triggers = append(triggers, f.trigger(tool))
 	}
 	parallel := choice.Parallel && choice.Mode != Function
+	if f.channels {
+		var answer node
+		if content != nil {
+			answer = f.given(content)
+		}
+		return f.messages(calls, choice.Mode, answer), nil
+	}
 	switch {
 	case choice.Mode == None || len(calls) == 0:
 		if content != nil {
@@ -130,6 +138,9 @@ func (f *Format) call(tool Tool) (node, error) {
 	}
 	if name := []byte(tool.Name); !properName(name, f) || f.colon == "" && bytes.ContainsAny(name, f.nameEnds) || f.colon != "" && bytes.Contains(name, []byte(strings.TrimSpace(f.colon))) {
 		return nil, &ToolError{tool.Name, "has a name that this model cannot write"}
+	}
+	if f.channels {
+		return f.message(tool, arguments), nil
 	}
 	if f.xml != nil {
 		arguments["style"] = f.xml.grammar

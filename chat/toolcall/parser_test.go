@@ -76,6 +76,7 @@ var parserCases = []parserCase{
 	{"phi4_mini_json", "functools[{\"name\": \"now\", \"arguments\": {}}]", "", `now({})`},
 	{"phi4_mini_json", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>", "", `now({})`},
 	{"jamba", "<tool_calls>[\n{\"name\": \"now\", \"arguments\": {}}\n]</tool_calls>", "", `now({})`},
+	{"openai", "a<|start|>assistant to=functions.weather<|channel|>commentary json<|message|>{\"city\": \"a\"}<|call|>", "a", `weather({"city": "a"})`},
 	{"minimax", "<tool_calls>\n{\"name\": \"now\", \"arguments\": {}}\n{\"name\": \"now\", \"arguments\": {}}\n</tool_calls>", "", `now({}) now({})`},
 	{"longcat", "<longcat_tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</longcat_tool_call>", "", `now({})`},
 	{"internlm", "<|action_start|><|plugin|>\n{\"name\": \"now\", \"parameters\": {}}<|action_end|>", "", `now({})`},

@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"weir/chat/jinja"
 	"weir/internal/testkit"
 )
 
@@ -200,6 +202,38 @@ func TestServeGGUFReranker(t *testing.T) {
 		}
 		if code, _, errOut := runWeir("serve", "--port", "0", "--data-dir", "", "--runner", "generate", stored); code != 2 || !strings.Contains(errOut, "has no head") {
 			t.Errorf("%d %s", code, errOut)
+		}
+	}
+}
+
+// TestPairTemplate: the template that is made of a form is the form with the texts in place of their names, whatever is in it.
+func TestPairTemplate(t *testing.T) {
+	t.Parallel()
+	document := "a {query} <b> \"c\" {{ d }}"
+	for form, want := range map[string]string{
+		"Q: {query}\nD: {document}\n":                             "Q: what\nD: " + document + "\n",
+		"{document}{query}{document}":                             document + "what" + document,
+		"{{ x }}{% raw %}\"'\\n{# a #}\t<|im_end|>{query}é\u2028": "{{ x }}{% raw %}\"'\\n{# a #}\t<|im_end|>whaté\u2028",
+		"{queries} {document":                                     "{queries} {document",
+		"":                                                        "",
+	} {
+		text, err := pairTemplate(form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled, err := jinja.Compile(text)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		messages, err := jinja.FromJSON([]byte(`[{"role":"system","content":"x"},{"role":"query","content":"what"},{"role":"document","content":` + strconv.Quote(document) + `}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		vars := jinja.NewDict(1)
+		vars.Set("messages", messages)
+		if got, err := compiled.Render(vars, jinja.Options{}); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", form, got, err, want)
 		}
 	}
 }

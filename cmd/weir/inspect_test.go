@@ -108,7 +108,7 @@ func TestInspect(t *testing.T) {
 		{"gguf-coarse", mixedGGUF(t, 17, 17), "", 1},
 		{"gguf-coarse-allowed", mixedGGUF(t, 17, 17), "--allow-converted-weights", 0},
 		{"gguf-unknown", unknownGGUF(t), "", 1},
-		{"no-weights", writeModel(t, `{"architectures": ["GPT2LMHeadModel"]}`, nil), "", 1},
+		{"no-weights", writeModel(t, `{"architectures": ["XLNetLMHeadModel"]}`, nil), "", 1},
 	} {
 		args := append([]string{"inspect", "--cpu", "generic"}, strings.Fields(c.args)...)
 		if c.dir != "" {

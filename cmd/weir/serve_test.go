@@ -347,7 +347,7 @@ func TestBadStart(t *testing.T) {
 		code   int
 	}{
 		"no such folder":    {args: []string{"/nonexistent"}, want: "is not a model", code: 1},
-		"another network":   {damage: edit("config.json", "Qwen3ForCausalLM", "GPT2LMHeadModel"), want: "GPT2LMHeadModel", code: 1},
+		"another network":   {damage: edit("config.json", "Qwen3ForCausalLM", "XLNetLMHeadModel"), want: "XLNetLMHeadModel", code: 1},
 		"cut weights":       {damage: truncate("model.safetensors", 1<<20), want: "model.safetensors", code: 1},
 		"no weights":        {damage: remove("model.safetensors"), want: "safetensors", code: 1},
 		"no config":         {damage: remove("config.json"), want: "config.json", code: 1},

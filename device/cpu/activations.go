@@ -72,6 +72,14 @@ func (d *Device) Activate(dst, src model.Act, a model.Activation) {
 }
 
 func activateRow(j *rowJob, r int) {
+	if j.act.Kind == model.Clip {
+		y := j.dst.row(r)
+		for i, x := range j.src.row(r) {
+			y[i] = min(max(x, -j.act.Limit), j.act.Limit)
+		}
+		j.finish(r)
+		return
+	}
 	j.d.impl.apply(j.dst.row(r), j.src.row(r), nil, &j.act)
 	j.finish(r)
 }
@@ -142,8 +150,14 @@ func (d *Device) EmbedAdd(dst model.Act, w model.Weight, by model.Index, offset 
 	if dst.Width != e.width {
 		panic(fmt.Sprintf("cpu: EmbedAdd of rows of %d to rows of %d", e.width, dst.Width))
 	}
+	if n := d.shape.Spec.MaxTokens * addPart; len(e.add) < n {
+		e.add = make([]float32, n) // once
+	}
 	d.eachRow(rowJob{op: embedAddRow, dst: d.written(dst), embed: e, by: by, offset: offset}, len(d.batch.Tokens), dst.Width)
 }
+
+// addPart is how many columns of an embedding are read at a time.
+const addPart = 256
 
 func embedAddRow(j *rowJob, r int) {
 	id := j.offset
@@ -154,7 +168,7 @@ func embedAddRow(j *rowJob, r int) {
 		id += int(b.Types[r])
 	}
 	y := j.dst.row(r)
-	var part [256]float32
+	part := j.embed.add[r*addPart:][:addPart]
 	for at := 0; at < len(y); at += len(part) {
 		n := min(len(part), len(y)-at)
 		if err := j.embed.readPart(part[:n], id, at); err != nil {

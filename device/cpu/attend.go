@@ -74,7 +74,7 @@ func (j *attendJob) sees(s *span, t int) (lo, hi int) {
 type attendScratch struct {
 	q      []float32    // [rows of a span, keys] as the kernels take them
 	scale  []rowScale   // [rows of a span]
-	capped []float32    // [rows of a span] the factor on scores before they are bounded
+	capped []float32    // [rows of a span] the factor on scores before they are bounded or fall with distance
 	tanh   []float32    // [partTokens] of impl.bound
 	scores []float32    // [rows of a pass, partTokens], each row padded
 	more   []float32    // Int8: the same, of what is behind the first part of keys
@@ -190,6 +190,7 @@ type attendJob struct {
 	dst, q view
 	a      model.Attention
 	sinks  []float32 // [heads], or nil
+	bias   []float32 // [buckets, heads], or nil
 
 	planned [3]int // the group, the KV heads and the block tables for which the spans are
 
@@ -282,6 +283,14 @@ func (d *Device) Attend(dst, q model.Act, kv int, a model.Attention) {
 	if a.Sinks != model.NoWeight {
 		if j.sinks = d.params[a.Sinks].vec; len(j.sinks) != heads {
 			panic(fmt.Sprintf("cpu: Attend of %d heads with %d sinks", heads, len(j.sinks)))
+		}
+	}
+	if a.Slopes != nil && len(a.Slopes) != heads {
+		panic(fmt.Sprintf("cpu: Attend of %d heads with %d slopes", heads, len(a.Slopes)))
+	}
+	if j.bias = nil; a.Buckets != nil {
+		if j.bias = d.params[a.Bias].vec; len(j.bias) < heads*(1+int(slices.Max(a.Buckets))) {
+			panic(fmt.Sprintf("cpu: Attend of %d heads with %d numbers for distances", heads, len(j.bias)))
 		}
 	}
 	j.plan(d.batch)
@@ -508,8 +517,14 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 	for r := range m {
 		lo, hi := j.sees(s, s.first+(r0+r)/j.group)
 		x := sc.scores[r*scoreStride:][:len(offs)*rowsPerTile]
+		by := sc.capped[r0+r]
+		if j.a.Slopes != nil || j.a.Buckets != nil {
+			t := s.first + (r0+r)/j.group
+			j.byDistance(x, by, head*j.group+(r0+r)%j.group, start-int(j.d.batch.Pos[t]))
+			by = 1
+		}
 		if j.a.Softcap > 0 {
-			im.bound(x, sc.tanh, sc.capped[r0+r], j.a.Softcap)
+			im.bound(x, sc.tanh, by, j.a.Softcap)
 		}
 		if !mask(x, lo-start, hi-start) || j.a.Chosen && !j.d.selectJob.keep(s.first+(r0+r)/j.group, x, start) {
 			out.weight[r] = 0

@@ -32,7 +32,7 @@ func (c *attendCase) name() string {
 		name string
 	}{
 		{c.valueDim != 0, fmt.Sprintf("values_%d", c.valueDim)}, {c.inKey, "in_keys"}, {c.a.Window > 0, fmt.Sprintf("window_%d", c.a.Window)},
-		{c.a.Chunk > 0, fmt.Sprintf("chunk_%d", c.a.Chunk)}, {c.a.Bidirectional, "both_ways"}, {c.a.Softcap > 0, "capped"}, {c.sunk, "sinks"},
+		{c.a.Chunk > 0, fmt.Sprintf("chunk_%d", c.a.Chunk)}, {c.a.Bidirectional, "both_ways"}, {c.a.Softcap > 0, "capped"}, {c.a.Slopes != nil, "sloping"}, {c.a.Buckets != nil, "by_distance"}, {c.sunk, "sinks"},
 	} {
 		if x.is {
 			s += "_" + x.name
@@ -46,6 +46,7 @@ type attendInput struct {
 	attendCase
 	q, k, v [][][]float32 // [sequence][position][columns]
 	sinks   weights.Tensor
+	biases  weights.Tensor
 }
 
 func newAttendInput(rnd *rand.Rand, c attendCase) *attendInput {
@@ -59,6 +60,9 @@ func newAttendInput(rnd *rand.Rand, c attendCase) *attendInput {
 	b.a.Sinks = model.NoWeight
 	if b.sunk { // from far below the scores to above them
 		b.sinks = tensor(rnd, weights.F32, 4, b.heads)
+	}
+	if b.a.Buckets != nil {
+		b.biases = tensor(rnd, weights.F32, 2, (1+int(slices.Max(b.a.Buckets)))*b.heads)
 	}
 	rows := func(n, width int, std float64) [][]float32 {
 		m := make([][]float32, n)
@@ -161,6 +165,13 @@ func (b *attendInput) head(q []float64, h, pos int, keys, values [][]float64) []
 			score += v * key[d]
 		}
 		score *= float64(b.a.Scale)
+		if b.a.Slopes != nil {
+			score -= float64(b.a.Slopes[h]) * float64(max(pos-i, i-pos))
+		}
+		if b.a.Buckets != nil {
+			most := len(b.a.Buckets) / 2
+			score += float64(number(weights.F32, b.biases.Data, int(b.a.Buckets[most+min(max(i-pos, -most), most)])*b.heads+h))
+		}
 		if c := float64(b.a.Softcap); c > 0 {
 			score = c * math.Tanh(score/c)
 		}
@@ -223,6 +234,11 @@ func (b *attendInput) open(t *testing.T, cfg Config, place placement) *attendDev
 	}
 	if b.sunk {
 		if d.a.Sinks, err = d.Load(model.Matrix{Use: model.Vector, Rows: []weights.Tensor{b.sinks}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.a.Buckets != nil {
+		if d.a.Bias, err = d.Load(model.Matrix{Use: model.Vector, Rows: []weights.Tensor{b.biases}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -35,6 +35,14 @@ func randomAttendCase(rnd *rand.Rand, i int) attendCase {
 	if i%7 == 2 {
 		c.a.Scale = 0.3
 	}
+	if i%3 == 1 { // from a slope that hides what is far away to one that hides nothing
+		for h := range c.heads {
+			c.a.Slopes = append(c.a.Slopes, float32(0.5/float64(1+h*h)))
+		}
+	}
+	if i%5 == 3 { // the buckets of some near distances, and of all that is farther away
+		c.a.Buckets = []int32{4, 4, 3, 1, 0, 2, 5, 6, 6}
+	}
 	for range 2 {
 		n := pick(1, 2, 15, 17, 90, 255, 257, 300, 530)
 		rows := 1 + rnd.IntN(min(n, 9))
@@ -67,6 +75,9 @@ func TestAttendOptions(t *testing.T) {
 		b := newAttendInput(rnd, c)
 		t.Run(c.name(), func(t *testing.T) {
 			for f, limit := range limits {
+				if c.a.Slopes != nil || c.a.Buckets != nil {
+					limit *= 2 // their scores are rounded once more
+				}
 				if f == F16 && i%4 != 0 {
 					continue
 				}

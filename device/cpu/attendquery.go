@@ -26,8 +26,11 @@ func (j *attendJob) load(sc *attendScratch, s *span, head int) {
 				sc.units[r] = [2]float32{j.toIntegers(q[:padded(v)], j.c.columns), j.toIntegers(second, j.c.more)}
 			}
 		}
+		if j.a.Softcap > 0 || j.a.Slopes != nil || j.a.Buckets != nil {
+			sc.capped[r], scale = scale, 1
+		}
 		if j.a.Softcap > 0 {
-			sc.capped[r], scale = scale/j.a.Softcap, 1
+			sc.capped[r] /= j.a.Softcap
 		}
 		sc.scale[r] = newRowScale(scale)
 	}

@@ -4224,6 +4224,31 @@ func dotIQ4XSx4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //go:noescape
 func dotMXFP4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotMXFP4x2AVX2 is blockKernels.dot for tiles of MXFP4 and 2 rows of x.
+//
+//go:noescape
+func dotMXFP4x2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x3AVX2 is blockKernels.dot for tiles of MXFP4 and 3 rows of x.
+//
+//go:noescape
+func dotMXFP4x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x4AVX2 is blockKernels.dot for tiles of MXFP4 and 4 rows of x.
+//
+//go:noescape
+func dotMXFP4x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x5AVX2 is blockKernels.dot for tiles of MXFP4 and 5 rows of x.
+//
+//go:noescape
+func dotMXFP4x5AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x6AVX2 is blockKernels.dot for tiles of MXFP4 and 6 rows of x.
+//
+//go:noescape
+func dotMXFP4x6AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotK8x1AVX2 is blockKernels.dot for tiles of K8 and 1 rows of x.
 //
 //go:noescape
@@ -4669,6 +4694,31 @@ func dotIQ4XSx4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y 
 //go:noescape
 func dotMXFP4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotMXFP4x2AVXVNNI is blockKernels.dot for tiles of MXFP4 and 2 rows of x.
+//
+//go:noescape
+func dotMXFP4x2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x3AVXVNNI is blockKernels.dot for tiles of MXFP4 and 3 rows of x.
+//
+//go:noescape
+func dotMXFP4x3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x4AVXVNNI is blockKernels.dot for tiles of MXFP4 and 4 rows of x.
+//
+//go:noescape
+func dotMXFP4x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x5AVXVNNI is blockKernels.dot for tiles of MXFP4 and 5 rows of x.
+//
+//go:noescape
+func dotMXFP4x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotMXFP4x6AVXVNNI is blockKernels.dot for tiles of MXFP4 and 6 rows of x.
+//
+//go:noescape
+func dotMXFP4x6AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotK8x1AVXVNNI is blockKernels.dot for tiles of K8 and 1 rows of x.
 //
 //go:noescape
@@ -4934,7 +4984,7 @@ var dotBlocksAVX2 = [lastBlocks - firstBlocks + 1][]dotFunc{
 	Q6K - firstBlocks:   {nil, dotQ6Kx1AVX2, dotQ6Kx2AVX2, dotQ6Kx3AVX2, dotQ6Kx4AVX2},
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVX2},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVX2, dotIQ4XSx2AVX2, dotIQ4XSx3AVX2, dotIQ4XSx4AVX2},
-	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX2},
+	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVX2, dotMXFP4x2AVX2, dotMXFP4x3AVX2, dotMXFP4x4AVX2, dotMXFP4x5AVX2, dotMXFP4x6AVX2},
 	K8 - firstBlocks:    {nil, dotK8x1AVX2},
 	I4Z - firstBlocks:   {nil, dotI4Zx1AVX2, dotI4Zx2AVX2, dotI4Zx3AVX2, dotI4Zx4AVX2},
 	NVFP4 - firstBlocks: {nil, dotNVFP4x1AVX2},
@@ -4968,7 +5018,7 @@ var dotBlocksAVXVNNI = [lastBlocks - firstBlocks + 1][]dotFunc{
 	Q6K - firstBlocks:   {nil, dotQ6Kx1AVXVNNI, dotQ6Kx2AVXVNNI, dotQ6Kx3AVXVNNI, dotQ6Kx4AVXVNNI},
 	IQ4NL - firstBlocks: {nil, dotIQ4NLx1AVXVNNI},
 	IQ4XS - firstBlocks: {nil, dotIQ4XSx1AVXVNNI, dotIQ4XSx2AVXVNNI, dotIQ4XSx3AVXVNNI, dotIQ4XSx4AVXVNNI},
-	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVXVNNI},
+	MXFP4 - firstBlocks: {nil, dotMXFP4x1AVXVNNI, dotMXFP4x2AVXVNNI, dotMXFP4x3AVXVNNI, dotMXFP4x4AVXVNNI, dotMXFP4x5AVXVNNI, dotMXFP4x6AVXVNNI},
 	K8 - firstBlocks:    {nil, dotK8x1AVXVNNI},
 	I4Z - firstBlocks:   {nil, dotI4Zx1AVXVNNI, dotI4Zx2AVXVNNI, dotI4Zx3AVXVNNI, dotI4Zx4AVXVNNI},
 	I8Z - firstBlocks:   {nil, dotI8Zx1AVXVNNI},

@@ -45,6 +45,7 @@ func (m *matrix) tiles() int { return (m.n + rowsPerTile - 1) / rowsPerTile }
 type embedding struct {
 	rows, width int
 	parts       []weights.Tensor
+	add         []float32 // [tokens of a step, addPart] what EmbedAdd has read
 }
 
 // read widens row id into dst. A file that was cut either faults, or ends within the page and

@@ -275,6 +275,10 @@ func (im *impl) unit(y, x []float32, eps, scale float32) {
 
 // Scan implements model.Device. The state of a head is kept as [StateDim, HeadDim], in blocks of columns.
 func (d *Device) Scan(dst, x, b, c, dt model.Act, s *model.Scan) {
+	if s.PerState {
+		d.scanColumns(dst, x, b, c, dt, s)
+		return
+	}
 	groups := d.cut(s.Heads, s.HeadDim)
 	j := stateJob{op: scanHead, scan: s, groups: groups, parts: s.Heads * groups, w: d.params[s.A].vec, t: d.params[s.DtBias].vec, skip: d.params[s.D].vec}
 	if x.Width != s.Heads*s.HeadDim || dst.Width != x.Width || b.Width != s.Groups*s.StateDim || c.Width != b.Width || dt.Width != s.Heads || s.Heads%s.Groups != 0 ||

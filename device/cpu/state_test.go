@@ -83,6 +83,21 @@ func scanCase(seed, heads, size, groups, states int) recurrence {
 	return c
 }
 
+// selectiveCase has more columns than a part, and a last part with fewer.
+func selectiveCase(seed, columns, states int) recurrence {
+	c := recurrence{state: columns * states, widths: []int{columns, states, states, columns, columns}}
+	for i, w := range c.widths {
+		c.rows = append(c.rows, madeUp(seed+i, recurrenceRows*w))
+	}
+	c.load = func(t testing.TB, d *Device) func() {
+		x := model.Scan{State: 1, Heads: columns, HeadDim: 1, Groups: 1, StateDim: states, DtMin: 0.125, DtMax: 1.5, PerState: true,
+			DtBias: loadNumbers(t, d, madeUp(seed+4, columns)), A: loadNumbers(t, d, slower(madeUp(seed+5, columns*states))), D: loadNumbers(t, d, madeUp(seed+6, columns))}
+		return func() { d.Scan(whole(d, 4), whole(d, 0), whole(d, 1), whole(d, 2), whole(d, 3), &x) }
+	}
+	c.cell = func(i int) int { return i }
+	return c
+}
+
 // convCase writes its result over its input.
 func convCase(seed, columns, width int) recurrence {
 	c := recurrence{state: columns * (width - 1), widths: []int{columns}, rows: [][]float32{madeUp(seed, recurrenceRows*columns)}}
@@ -100,7 +115,7 @@ func recurrences(t *testing.T) (list []recurrence, want [][]float64) {
 		t.Fatal(err)
 	}
 	cases := map[string]recurrence{"delta": deltaCase(1, 1, 2, 16, 24, false, 0), "deltaPerChannel": deltaCase(11, 2, 2, 10, 40, true, 0),
-		"deltaBounded": deltaCase(41, 1, 1, 8, 20, true, -5), "scan": scanCase(21, 4, 20, 2, 6), "conv": convCase(31, 136, 4)}
+		"deltaBounded": deltaCase(41, 1, 1, 8, 20, true, -5), "scan": scanCase(21, 4, 20, 2, 6), "selective": selectiveCase(71, 70, 5), "conv": convCase(31, 136, 4)}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		c := cases[fields[0]]
@@ -253,7 +268,7 @@ func (c *recurrence) checkCuts(t *testing.T, d *Device, op func(), want, last []
 // TestStatesAllocateNothing: recurrences, convolutions and activations take no memory after the first
 // step, which turns the weights of a convolution.
 func TestStatesAllocateNothing(t *testing.T) {
-	for _, c := range []recurrence{deltaCase(1, 1, 2, 16, 24, false, 0), deltaCase(11, 2, 2, 10, 40, true, 0), scanCase(21, 4, 20, 2, 6), convCase(31, 136, 4)} {
+	for _, c := range []recurrence{deltaCase(1, 1, 2, 16, 24, false, 0), deltaCase(11, 2, 2, 10, 40, true, 0), scanCase(21, 4, 20, 2, 6), selectiveCase(71, 70, 5), convCase(31, 136, 4)} {
 		d, op := c.open(t, Config{Threads: 2, KVType: BF16}, 3)
 		c.step(d, op, stateRun{0, recurrenceRows, 0, 1})
 		if n := testing.AllocsPerRun(10, op); n != 0 {
@@ -269,6 +284,25 @@ func TestStatesAllocateNothing(t *testing.T) {
 			d.Norm(whole(d, 0), whole(d, 1), model.Norm{W: model.NoWeight, B: model.NoWeight, Gate: whole(d, 2), GateBy: c.act})
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", c.name, n)
+		}
+	}
+}
+
+// TestClip: numbers beyond the bounds are cut off at them, also in place, and others stay as they are.
+func TestClip(t *testing.T) {
+	d := stateDevice(t, Config{Threads: 1, KVType: BF16}, 1, 2, 1, 5, 5)
+	nan := float32(math.NaN())
+	for _, to := range []int{1, 0} {
+		x := d.view(whole(d, 0))
+		copy(x.row(0), []float32{-3, -1.5, 0.25, 1.5, 2})
+		copy(x.row(1), []float32{float32(math.Inf(1)), nan, float32(math.Inf(-1)), -1.25, 1.75})
+		d.Activate(whole(d, to), whole(d, 0), model.Activation{Kind: model.Clip, Limit: 1.5})
+		for r, want := range [][]float32{{-1.5, -1.5, 0.25, 1.5, 1.5}, {1.5, nan, -1.5, -1.25, 1.5}} {
+			for i, got := range d.view(whole(d, to)).row(r) {
+				if got != want[i] && !(got != got && want[i] != want[i]) {
+					t.Errorf("row %d, column %d: %v instead of %v", r, i, got, want[i])
+				}
+			}
 		}
 	}
 }

@@ -144,6 +144,7 @@ type divider struct {
 func (a *chatAnswer) divider() divider {
 	d := divider{split: a.marks.New(a.output)}
 	if a.calls != nil {
+		d.split.KeepCalls()
 		d.parser = a.calls.format.NewParser(a.calls.tools)
 	}
 	return d

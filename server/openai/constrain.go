@@ -94,13 +94,17 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	}
 	p.reply.form.Warnings = s.warnings(g, p.reply.meta.ID)
 	start := p.output
+	marks := p.marks
 	if s.cfg.InThoughts {
 		start = reasoning.Content
+	}
+	if calls.constrains() && calls.format.Whole() {
+		start, marks = reasoning.Content, nil
 	}
 	for i := range p.requests {
 		r := &p.requests[i]
 		for range max(1, r.N) {
-			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, p.marks.Unconstrained(start))))
+			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, marks.Unconstrained(start))))
 		}
 	}
 	return nil

@@ -181,6 +181,11 @@ func (p *prepared) retained() int64 {
 			n += 24 + int64(len(s))
 		}
 	}
+	if a, ok := p.reply.answer.(*surfaceAnswer); ok {
+		if h, ok := a.form.(holding); ok {
+			n += h.Held()
+		}
+	}
 	return n + p.recorded + p.calls.size()
 }
 

@@ -42,7 +42,11 @@ func (e *chatEncoder) divide(c *api.Chunk, text []byte) bool {
 // after its part of the echo. nil is null: there is no reasoning, or no content beside the
 // reasoning or the calls.
 func (a *chatAnswer) divide(c *api.Choice, text []byte) {
-	thought, content := a.marks.Split(text, a.output)
+	split := a.marks.New(a.output)
+	if a.calls != nil {
+		split.KeepCalls()
+	}
+	thought, content := split.Next(text, true)
 	if a.calls != nil {
 		content, c.Calls = a.calls.split(c.Index, content)
 	}

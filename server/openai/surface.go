@@ -52,6 +52,12 @@ type headed interface {
 	Headers(set func(name, value string))
 }
 
+// A SurfaceAnswer that keeps parts of its request until it has been sent implements holding.
+type holding interface {
+	// Held returns how many bytes those are, with the copies of them that the answer has.
+	Held() int64
+}
+
 // A SurfaceAnswer that tells how long the prompt took implements timed.
 type timed interface {
 	// First is called when the first token of an answer is there that does not stream. Where it

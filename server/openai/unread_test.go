@@ -13,7 +13,10 @@ import (
 // left, nothing is held.
 func TestClientsThatDoNotRead(t *testing.T) {
 	const limit = 8 << 20
-	h := newServer(t, func(s *servertest.Setup) { s.Config.Memory = limit })
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.Memory = limit
+		s.Config.WriteTimeout = 10 * servertest.Deadline // that nobody reads must not end a connection before the memory is full
+	})
 	fields := large(16)
 	fields["stream"] = true
 	body := servertest.Body(t, fields)

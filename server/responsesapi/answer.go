@@ -66,6 +66,26 @@ func (a *answer) Form() (contentType, heartbeat string) {
 	return "text/event-stream; charset=utf-8", api.Heartbeat
 }
 
+// Held returns the bytes that the answer keeps of its request. The response is made from them up to
+// twice at a time, for the client and for the store.
+func (a *answer) Held() int64 {
+	n := 3 * int64(len(a.echo)+len(a.metadata))
+	for i := range a.tools {
+		t := &a.tools[i]
+		n += toolBytes + int64(len(t.name)+len(t.own)+len(t.namespace))
+	}
+	if a.past != nil {
+		n += 4 * int64(len(a.past.IDs))
+	}
+	if k := a.keep; k != nil {
+		n += 3 * int64(len(k.items)+len(k.messages))
+	}
+	return n
+}
+
+// toolBytes is what a tool takes beside its texts.
+const toolBytes = 256
+
 // note says what is to be said about the prompt of a response that continues an earlier one.
 func (a *answer) note() string {
 	if a.past == nil {
@@ -309,7 +329,7 @@ func (a *answer) finish(dst []byte, status string) []byte {
 		dst = end(appendBytes(dst, it.text))
 	default:
 		dst = append(a.where(a.event(dst, "response.function_call_arguments.done"), it), `,"name":`...)
-		dst = append(jsontext.AppendString(dst, it.name), `,"arguments":`...)
+		dst = append(jsontext.AppendString(dst, it.shown()), `,"arguments":`...)
 		dst = end(appendBytes(dst, it.text))
 	}
 	dst = a.where(a.event(dst, "response.output_item.done"), nil)

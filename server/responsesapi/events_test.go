@@ -267,3 +267,23 @@ func FuzzInputText(f *testing.F) {
 		}
 	})
 }
+
+// TestHeld: what an answer keeps of its request is counted.
+func TestHeld(t *testing.T) {
+	large := strings.Repeat("x", 100_000)
+	empty, _, _ := newAnswer(t, `{"input":"x"}`)
+	for name, body := range map[string]string{
+		"instructions": `{"input":"x","instructions":"` + large + `"}`,
+		"metadata":     `{"input":"x","metadata":{"a":"` + large[:512] + `"}}`,
+		"tools":        `{"input":"x","tools":[{"type":"function","name":"f","description":"` + large + `"}]}`,
+	} {
+		h := New(Config{Limits: api.DefaultLimits(), Now: time.Now})
+		_, form, err := h.Translate(t.Context(), &openai.Model{MaxLen: 100}, openai.Sender{}, []byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := form.(*answer).Held() - empty.Held(); got < int64(len(body)-100) {
+			t.Errorf("%s: %d bytes for a body of %d", name, got, len(body))
+		}
+	}
+}

@@ -88,16 +88,20 @@ func (it *item) appendCall(dst, body []byte) []byte {
 	}
 	dst = append(append(append(dst, `,"type":"`...), kind...), `","call_id":`...)
 	dst = jsontext.AppendString(dst, it.callID)
-	name := it.name
-	if it.tool != nil {
-		name = it.tool.own
-	}
-	dst = jsontext.AppendString(append(dst, `,"name":`...), name)
+	dst = jsontext.AppendString(append(dst, `,"name":`...), it.shown())
 	if it.tool != nil && it.tool.namespace != "" {
 		dst = jsontext.AppendString(append(dst, `,"namespace":`...), it.tool.namespace)
 	}
 	dst = append(append(append(dst, `,"`...), payload...), `":`...)
 	return appendBytes(dst, body)
+}
+
+// shown is the name of a call as the client knows it.
+func (it *item) shown() string {
+	if it.tool != nil {
+		return it.tool.own
+	}
+	return it.name
 }
 
 // appendPart appends the part of a message that has its text.

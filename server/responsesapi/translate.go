@@ -73,7 +73,7 @@ func (f *Handlers) Translate(ctx context.Context, m *openai.Model, from openai.S
 	a.echo = r.appendEcho(nil)
 	a.metadata = own(r.sent["metadata"])
 	for _, t := range r.tools {
-		t.parameters, t.strict = nil, nil
+		t.parameters, t.strict, t.description, t.definition = nil, nil, "", "" // the answer does not need them
 		a.tools = append(a.tools, t)
 	}
 	a.ignored = headerList(r.ignored)

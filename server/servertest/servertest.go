@@ -220,7 +220,7 @@ func New(t testing.TB, change func(*Setup)) *Server {
 	}
 	h.Stop = sync.OnceFunc(func() {
 		roundTrips.CloseIdleConnections()
-		ctx, cancelShutdown := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancelShutdown := context.WithTimeout(context.Background(), Deadline)
 		defer cancelShutdown()
 		if err := h.Instance.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)
@@ -286,11 +286,11 @@ func Eventually(within time.Duration, done func() bool) bool {
 	return true
 }
 
-// WaitFor waits until something is done, for at most ten seconds.
+// WaitFor waits until something is done, until the Deadline.
 func WaitFor(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	if !Eventually(10*time.Second, done) {
-		t.Fatalf("%s: not within ten seconds", what)
+	if !Eventually(Deadline, done) {
+		t.Fatalf("%s: not within %v", what, Deadline)
 	}
 }
 

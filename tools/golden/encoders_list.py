@@ -29,6 +29,9 @@ ENCODERS = {
     "roberta": dict(cls="RobertaModel", tokenizer="bytelevel", pooling="mean", modules=["Normalize"], config=ROBERTA, same=SAME_BERT, last=LAST),
     # As e5 and bge-m3: Unigram, and a length behind the padding's row.
     "xlm-roberta": dict(cls="XLMRobertaModel", tokenizer="unigram", pooling="mean", modules=["Normalize"], config=ROBERTA, same=SAME_BERT, last=LAST),
+    # As all-mpnet-base-v2.
+    "mpnet": dict(cls="MPNetModel", tokenizer="bytelevel", pooling="mean", modules=["Normalize"], same=["attn.k.bias", "pooler."], last=LAST,
+                  config=dict(SMALL, max_position_embeddings=230, layer_norm_eps=1e-5, pad_token_id=1, bos_token_id=0, eos_token_id=2)),
     "distilbert": dict(cls="DistilBertModel", tokenizer="wordpiece", pooling="mean", modules=[], config=DISTIL, same=["k_lin.bias"], last=r"layer\.\d+\.output_layer_norm\.bias$"),
     "modernbert": dict(cls="ModernBertModel", tokenizer="bytelevel", pooling="mean", modules=["Normalize"], config=MODERN,
                        edits={"local_attention": 10, "rope_parameters.full_attention.rope_theta": 10000.0, "rope_parameters.sliding_attention.rope_theta": 160000.0}),

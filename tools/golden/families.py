@@ -26,7 +26,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, CONFIG_MAPPING
 
-from families_list import FAMILIES
+from families_list import FAMILIES as NEWER
+from families_older import OLDER
+
+FAMILIES = {**NEWER, **OLDER}
 
 PINNED = {"torch": "2.15.0", "transformers": "5.23.0"}
 GREEDY, PROMPT = 48, 60
@@ -39,17 +42,18 @@ def build(spec):
     kind = spec["model_type"]
     values = {k: v for k, v in spec["config"].items()}
     config = CONFIG_MAPPING[kind](**values)
-    config._attn_implementation = "eager"
+    how = spec.get("attention", "eager")
+    config._attn_implementation = how
     if "text_config" in values:
-        config.get_text_config()._attn_implementation = "eager"
+        config.get_text_config()._attn_implementation = how
     cls = getattr(transformers, spec.get("cls", spec["architecture"]))
     torch.manual_seed(spec.get("seed", 1))
-    model = cls._from_config(config, attn_implementation="eager", dtype=torch.float32) if hasattr(cls, "_from_config") else cls(config)
+    model = cls._from_config(config, attn_implementation=how, dtype=torch.float32) if hasattr(cls, "_from_config") else cls(config)
     return model.float().eval(), config
 
 
 def is_norm(name, p):
-    return p.dim() == 1 and ("norm" in name) and name.endswith("weight")
+    return p.dim() == 1 and ("norm" in name or ".ln_" in name) and name.endswith("weight")
 
 
 def draw(model, spec):
@@ -122,7 +126,7 @@ def greedy(model, prompt):
 
 def layers(model, prompt):
     """What each layer of the decoder hands on, at three positions of the prompt, in COLUMNS columns. None for a network of several streams."""
-    found = [m for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and n.endswith("layers") and len(m) == model.config.get_text_config().num_hidden_layers]
+    found = [m for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and n.split(".")[-1] in ("layers", "h", "blocks") and len(m) == model.config.get_text_config().num_hidden_layers]
     states = []
     hooks = [layer.register_forward_hook(lambda module, given, out: states.append(out[0] if isinstance(out, tuple) else out)) for layer in found[0]]
     logprobs(model, prompt)
@@ -214,7 +218,7 @@ def check_edits(model, config, spec, prompt):
         else:
             setattr(at, last, value)
         cls = type(model)
-        changed = cls._from_config(other, attn_implementation="eager", dtype=torch.float32).float().eval()
+        changed = cls._from_config(other, attn_implementation=spec.get("attention", "eager"), dtype=torch.float32).float().eval()
         own = {k: v for k, v in model.state_dict().items() if k in changed.state_dict() and changed.state_dict()[k].shape == v.shape}
         changed.load_state_dict(own, strict=False)
         moved = moves(changed, prompt, before)
@@ -274,8 +278,11 @@ def make(folder, name):
     save_file({k: (v if v.dtype == torch.uint8 else v.bfloat16()).contiguous() for k, v in sorted(tensors.items())}, out / "model.safetensors", metadata={"format": "pt"})
     (out / "config.json").write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
     # What is read again must be the same network.
-    again = type(model).from_pretrained(out, attn_implementation="eager", dtype=torch.float32, **more).float().eval()
+    again = type(model).from_pretrained(out, attn_implementation=spec.get("attention", "eager"), dtype=torch.float32, **more).float().eval()
     assert float((logprobs(again, prompt) - logprobs(model, prompt)).abs().max()) < 1e-5, name
+    if "written" in spec:  # as the code of published checkpoints, which transformers does not have, calls the same
+        written.update(spec["written"])
+        (out / "config.json").write_text(json.dumps({k: v for k, v in written.items() if v is not ...}, indent=1, sort_keys=True) + "\n")
     at = torch.arange(len(prompt) + GREEDY - 1)
     all_lp = rows[at, torch.tensor((prompt + tokens)[1:])].tolist()
     if spec.get("stepwise"):  # how a position is computed depends on the length of the sequence: see longrope

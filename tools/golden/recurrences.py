@@ -3,8 +3,8 @@
     python recurrences.py ../../device/cpu/testdata/recurrences.txt
 
 Written from the papers and not from any code here: the gated delta rule (arXiv:2412.06464, equation 10), Kimi delta
-attention, whose decay is one for each key dimension (arXiv:2510.26692), and the recurrence of Mamba 2 (arXiv:2405.21060,
-in its form with one scalar for each head). Each line is a name and numbers: rows one after another, and last the
+attention, whose decay is one for each key dimension (arXiv:2510.26692), and the recurrences of Mamba 2 (arXiv:2405.21060,
+in its form with one scalar for each head) and of Mamba (arXiv:2312.00752, algorithm 2). Each line is a name and numbers: rows one after another, and last the
 state, heads one after another, [key][value], or of Mamba [head dimension][state dimension].
 """
 
@@ -61,6 +61,18 @@ def scan(seed, heads, size, groups, states):
     return np.concatenate([np.ravel(rows), np.ravel(state)])
 
 
+def selective(seed, columns, states):
+    x, b, c = made_up(seed, ROWS, columns), made_up(seed + 1, ROWS, states), made_up(seed + 2, ROWS, states)
+    step, bias = made_up(seed + 3, ROWS, columns), made_up(seed + 4, columns)
+    rate, skip = -1 - made_up(seed + 5, columns, states) / 4, made_up(seed + 6, columns)
+    state, rows = np.zeros((columns, states)), []
+    for t in range(ROWS):
+        dt = np.clip(softplus(step[t] + bias), 0.125, 1.5)
+        state = np.exp(dt[:, None] * rate) * state + np.outer(dt * x[t], b[t])
+        rows.append(state @ c[t] + skip * x[t])
+    return np.concatenate([np.ravel(rows), np.ravel(state)])
+
+
 def conv(seed, columns, width):
     x, w, bias = made_up(seed, ROWS, columns), made_up(seed + 1, columns, width), made_up(seed + 2, columns)
     padded = np.concatenate([np.zeros((width - 1, columns)), x])
@@ -73,6 +85,7 @@ cases = {
     "deltaPerChannel": delta(11, 2, 2, 10, 40, True),
     "deltaBounded": delta(41, 1, 1, 8, 20, True, -5),
     "scan": scan(21, 4, 20, 2, 6),
+    "selective": selective(71, 70, 5),
     "conv": conv(31, 136, 4),
 }
 with open(sys.argv[1], "w") as f:

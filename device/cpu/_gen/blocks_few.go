@@ -10,12 +10,14 @@ type vexFew struct {
 	sum    []vec // [row of x] of one part
 }
 
-// fewRows is the most rows of such kernels: four of the types that most files have, and one of
-// the others, which keeps the assembly shorter.
+// fewRows is the most rows of such kernels: four of the types that most files have, six of MXFP4, whose experts get
+// so many rows of a step, and one of the others, which keeps the assembly shorter.
 func (f *blockFormat) fewRows() int {
 	switch f.name {
 	case "Q4K", "Q5K", "Q6K", "IQ4XS", "I4Z":
 		return 4
+	case "MXFP4":
+		return 6
 	}
 	return 1
 }
