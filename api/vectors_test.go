@@ -119,34 +119,41 @@ func TestVectorBytes(t *testing.T) {
 			t.Errorf("%x", little)
 		}
 		e.Columns = 2
-		text := AppendVectorMetadata(nil, &e)
-		var got struct {
-			ID, Model string
-			Created   int64
-			Data      []struct {
-				Index, Start, End int
-				Dtype             string `json:"embed_dtype"`
-				Endianness        string
-				Shape             []int
-			}
-			Usage map[string]int
+		checkVectorMetadata(t, &e, kind)
+	}
+}
+
+// checkVectorMetadata checks the header of e, whose vectors have four numbers and two.
+func checkVectorMetadata(t *testing.T, e *Embeddings, kind NumberType) {
+	t.Helper()
+	size := kind.Size()
+	text := AppendVectorMetadata(nil, e)
+	var got struct {
+		ID, Model string
+		Created   int64
+		Data      []struct {
+			Index, Start, End int
+			Dtype             string `json:"embed_dtype"`
+			Endianness        string
+			Shape             []int
 		}
-		if err := json.Unmarshal(text, &got); err != nil {
-			t.Fatal(err)
+		Usage map[string]int
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.ID != e.ID || got.Model != e.Model || got.Created != 5 || got.Usage["prompt_tokens"] != 7 || got.Usage["total_tokens"] != 7 || len(got.Data) != 2 {
+		t.Errorf("%s", text)
+	}
+	if d := got.Data[1]; d.Index != 1 || d.Start != 4*size || d.End != 6*size || d.Dtype != numberTypes[kind].name || d.Endianness != "big" || !slices.Equal(d.Shape, []int{1, 2}) {
+		t.Errorf("%s", text)
+	}
+	for _, c := range text {
+		if c < ' ' || c > '~' {
+			t.Errorf("%q is not ASCII", text)
 		}
-		if got.ID != e.ID || got.Model != e.Model || got.Created != 5 || got.Usage["prompt_tokens"] != 7 || got.Usage["total_tokens"] != 7 || len(got.Data) != 2 {
-			t.Errorf("%s", text)
-		}
-		if d := got.Data[1]; d.Index != 1 || d.Start != 4*size || d.End != 6*size || d.Dtype != numberTypes[kind].name || d.Endianness != "big" || !slices.Equal(d.Shape, []int{1, 2}) {
-			t.Errorf("%s", text)
-		}
-		for _, c := range text {
-			if c < ' ' || c > '~' {
-				t.Errorf("%q is not ASCII", text)
-			}
-		}
-		if n := e.MetadataSize(2); len(text) > n {
-			t.Errorf("%d bytes of metadata, but at most %d were announced", len(text), n)
-		}
+	}
+	if n := e.MetadataSize(2); len(text) > n {
+		t.Errorf("%d bytes of metadata, but at most %d were announced", len(text), n)
 	}
 }

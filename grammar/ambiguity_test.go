@@ -270,14 +270,8 @@ func (c *agreementCheck) run(rng *rand.Rand) error {
 		if referenceMask(m, want); maskDifference(v, mask, want) != "" {
 			return fmt.Errorf("%s: after %v: %s", c.name, read, maskDifference(v, mask, want))
 		}
-		for tok := range int32(v.size) {
-			accepted := m.Accept(tok)
-			if accepted {
-				m.Rollback(1)
-			}
-			if accepted != legal(mask, tok) {
-				return fmt.Errorf("%s: after %v: token %d %q is accepted %t, legal %t", c.name, read, tok, v.tokens[tok], accepted, legal(mask, tok))
-			}
+		if err := c.tryAll(m, mask, read); err != nil {
+			return err
 		}
 		tok := randomLegal(rng, mask, v.size)
 		if v.ends(tok) && rng.IntN(8) > 0 {
@@ -294,6 +288,21 @@ func (c *agreementCheck) run(rng *rand.Rand) error {
 	for _, tok := range read[m.Len():] {
 		if !m.Accept(tok) {
 			return fmt.Errorf("%s: the text %v is not accepted a second time", c.name, read)
+		}
+	}
+	return nil
+}
+
+// tryAll checks that m, which has read some tokens, accepts those that mask allows and no others.
+func (c *agreementCheck) tryAll(m *Matcher, mask []uint32, read []int32) error {
+	v := c.g.Vocabulary()
+	for tok := range int32(v.size) {
+		accepted := m.Accept(tok)
+		if accepted {
+			m.Rollback(1)
+		}
+		if accepted != legal(mask, tok) {
+			return fmt.Errorf("%s: after %v: token %d %q is accepted %t, legal %t", c.name, read, tok, v.tokens[tok], accepted, legal(mask, tok))
 		}
 	}
 	return nil

@@ -26,13 +26,8 @@ func (s *Shape) Check() error {
 	}
 	widest := 0
 	for i, kv := range s.KV {
-		switch {
-		case kv.Heads < 1 || kv.KVHeads < 1 || kv.KeyDim < 1 || kv.ValueDim < 0:
-			return broken("cache %d: %d heads, %d KV heads and keys of %d must be positive, and values of %d not negative", i, kv.Heads, kv.KVHeads, kv.KeyDim, kv.ValueDim)
-		case kv.ValueInKey && kv.ValueDim > kv.KeyDim:
-			return broken("cache %d: keys of %d cannot contain values of %d", i, kv.KeyDim, kv.ValueDim)
-		case kv.Heads%kv.KVHeads != 0:
-			return broken("cache %d: %d heads are not a multiple of %d KV heads", i, kv.Heads, kv.KVHeads)
+		if err := kv.check(i); err != nil {
+			return err
 		}
 		widest = max(widest, kv.KeyDim)
 	}
@@ -70,6 +65,19 @@ func (s *Shape) Check() error {
 		if w < 0 {
 			return broken("attention window %d is %d positions wide", i, w)
 		}
+	}
+	return nil
+}
+
+// check is Check for cache i of keys and values.
+func (kv *KVShape) check(i int) error {
+	switch {
+	case kv.Heads < 1 || kv.KVHeads < 1 || kv.KeyDim < 1 || kv.ValueDim < 0:
+		return broken("cache %d: %d heads, %d KV heads and keys of %d must be positive, and values of %d not negative", i, kv.Heads, kv.KVHeads, kv.KeyDim, kv.ValueDim)
+	case kv.ValueInKey && kv.ValueDim > kv.KeyDim:
+		return broken("cache %d: keys of %d cannot contain values of %d", i, kv.KeyDim, kv.ValueDim)
+	case kv.Heads%kv.KVHeads != 0:
+		return broken("cache %d: %d heads are not a multiple of %d KV heads", i, kv.Heads, kv.KVHeads)
 	}
 	return nil
 }

@@ -403,6 +403,16 @@ var prefixes = []string{"model.", "model.language_model.", "language_model.model
 // embedTails are what follows the prefix in the name of the embedding: that of decoders, of BERT and of ModernBERT.
 var embedTails = []string{"embed_tokens", "embeddings.word_embeddings", "embeddings.tok_embeddings", "word_embeddings", "wte", "embed_in", "embeddings", "tok_embeddings"}
 
+// cutEmbedTail divides the name of an embedding; the tail is "" if it is none that is known.
+func cutEmbedTail(embed string) (prefix, tail string) {
+	for _, t := range embedTails {
+		if before, ok := strings.CutSuffix(embed, t); ok {
+			return before, t
+		}
+	}
+	return "", ""
+}
+
 // findPrefix looks for the prefix that the checkpoint has, if it is not the one that was expected.
 func (n *Network) findPrefix(has func(name string) bool) {
 	if n.Head != "" && n.Head != NoHead && !has(n.Head+".weight") {
@@ -412,13 +422,7 @@ func (n *Network) findPrefix(has func(name string) bool) {
 		n.Head = "language_model.lm_head"
 	}
 	embed := cmp.Or(n.Embed, strings.TrimSuffix(embedName, ".weight"))
-	from, tail := "", ""
-	for _, t := range embedTails {
-		if before, ok := strings.CutSuffix(embed, t); ok {
-			from, tail = before, t
-			break
-		}
-	}
+	from, tail := cutEmbedTail(embed)
 	if tail == "" || has(embed+".weight") {
 		return
 	}

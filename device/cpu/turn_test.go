@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -16,22 +17,8 @@ func TestTurn(t *testing.T) {
 	}{{F32, 0}, {F16, 0}, {BF16, 0}, {Int8, 0}, {Int8, keyBias}} {
 		eachImpl(t, func(t *testing.T, im *impl) {
 			size := c.f.tileBytes(rowsPerTile)
-			keys, want, got := make([]byte, size), make([]byte, size), make([]byte, size)
-			for i := range rowsPerTile { // positions
-				row := make([]float32, rowsPerTile)
-				for d := range row {
-					row[d] = float32(rnd.NormFloat64())
-					if c.f == Int8 {
-						b := byte(rnd.IntN(256))
-						keys[(d/4*rowsPerTile+i)*4+d%4] = b + c.bias
-						want[(i/4*rowsPerTile+d)*4+i%4] = b
-					}
-				}
-				if c.f != Int8 {
-					c.f.putRow(keys, i, row)
-					c.f.putColumn(want, i, row)
-				}
-			}
+			keys, want := randomTiles(rnd, c.f, c.bias)
+			got := make([]byte, size)
 			if c.f.turn(got, keys, c.bias); !bytes.Equal(got, want) {
 				t.Errorf("%s, bias %d: %x becomes %x, not %x", c.f, c.bias, keys, got, want)
 			}
@@ -48,4 +35,27 @@ func TestTurn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// randomTiles are the same random numbers as a tile of keys and as one of values.
+func randomTiles(rnd *rand.Rand, f Format, bias byte) (keys, values []byte) {
+	size := f.tileBytes(rowsPerTile)
+	keys, values = make([]byte, size), make([]byte, size)
+	for i := range rowsPerTile { // positions
+		if f == Int8 {
+			for d := range rowsPerTile {
+				b := byte(rnd.IntN(256))
+				keys[(d/4*rowsPerTile+i)*4+d%4] = b + bias
+				values[(i/4*rowsPerTile+d)*4+i%4] = b
+			}
+			continue
+		}
+		row := make([]float32, rowsPerTile)
+		for d := range row {
+			row[d] = float32(rnd.NormFloat64())
+		}
+		f.putRow(keys, i, row)
+		f.putColumn(values, i, row)
+	}
+	return keys, values
 }

@@ -132,8 +132,14 @@ func (q *request) appendOptions(dst []byte, context int) ([]byte, error) {
 		}
 		delete(given, "stop")
 	}
-	names := make([]string, 0, len(given))
-	for name := range given {
+	q.ignore(given)
+	return dst, nil
+}
+
+// ignore names the options that are not known, in alphabetical order.
+func (q *request) ignore(options map[string]api.Raw) {
+	names := make([]string, 0, len(options))
+	for name := range options {
 		if !slices.Contains(loading, name) {
 			names = append(names, "options."+name)
 		}
@@ -142,7 +148,6 @@ func (q *request) appendOptions(dst []byte, context int) ([]byte, error) {
 	for _, name := range names {
 		q.ignored.Add(name)
 	}
-	return dst, nil
 }
 
 // appendFormat appends the constraint: "json" or a schema.
@@ -243,6 +248,20 @@ type calls struct {
 
 type call struct{ id, name string }
 
+// appendThinking appends the thoughts of a message, if there are any.
+func appendThinking(dst []byte, path string, thinking api.Raw) ([]byte, error) {
+	if thinking == nil {
+		return dst, nil
+	}
+	if jsonfields.Kind(thinking) != jsontext.String {
+		return nil, jsonfields.WrongType(path+".thinking", "a string", thinking)
+	}
+	if len(thinking) > 2 {
+		dst = append(append(dst, `,"reasoning":`...), thinking...)
+	}
+	return dst, nil
+}
+
 // appendMessage appends a message in the form of a chat completion.
 func (c *calls) appendMessage(dst []byte, path string, v api.Raw) ([]byte, error) {
 	if jsonfields.Kind(v) != jsontext.Object {
@@ -291,13 +310,8 @@ func (c *calls) appendMessage(dst []byte, path string, v api.Raw) ([]byte, error
 	}
 	dst = append(append(dst, `,"content":`...), content...)
 	if who == "assistant" {
-		if thinking != nil {
-			if jsonfields.Kind(thinking) != jsontext.String {
-				return nil, jsonfields.WrongType(path+".thinking", "a string", thinking)
-			}
-			if len(thinking) > 2 {
-				dst = append(append(dst, `,"reasoning":`...), thinking...)
-			}
+		if dst, err = appendThinking(dst, path, thinking); err != nil {
+			return nil, err
 		}
 		if dst, err = c.appendCalls(dst, path+".tool_calls", made); err != nil {
 			return nil, err

@@ -102,6 +102,12 @@ func TestChatAndGenerate(t *testing.T) {
 			t.Errorf("%s %q, want %q\n%s", media, got, text(v), stream)
 		}
 	}
+}
+
+// TestNothingToGenerate: a request without a prompt loads or unloads, and what cannot be served is
+// refused (O-20, O-30).
+func TestNothingToGenerate(t *testing.T) {
+	h := servertest.New(t, nil)
 	for _, c := range []struct{ path, body, want string }{
 		{"/api/chat", `{"model":"tiny","messages":[]}`, `"message":{"role":"assistant","content":""},"done":true,"done_reason":"load"}`},
 		{"/api/generate", `{"model":"tiny"}`, `"response":"","done":true,"done_reason":"load"}`},

@@ -151,6 +151,24 @@ func wholeOf(pieces []piece, finish string) *openai.Whole {
 	return w
 }
 
+// streamed is what a client has read of the stream of an answer.
+func streamed(t *testing.T, pieces []piece, w *openai.Whole) *client {
+	a, _, _ := newAnswer(t, toolsBody)
+	c := &client{t: t, open: -1}
+	c.read(a.Open(nil, w))
+	for _, p := range pieces {
+		d := &openai.Delta{Thought: []byte(p.thought), Content: []byte(p.content)}
+		if p.call.Name != "" || p.call.Arguments != nil || p.call.End {
+			d.Calls = []api.CallDelta{p.call}
+		}
+		if b := a.Delta(nil, d); len(b) > 0 {
+			c.read(b)
+		}
+	}
+	c.read(a.Close(nil, w))
+	return c
+}
+
 // TestStreamIsTheWhole: the events of an output, put together, are the answer that does not
 // stream, and response.completed has it all (docs/interface/responses-api.md, P-20, P-23 and P-24).
 func TestStreamIsTheWhole(t *testing.T) {
@@ -162,19 +180,7 @@ func TestStreamIsTheWhole(t *testing.T) {
 			if err := jsontext.Scan(whole, 100); err != nil {
 				t.Fatalf("%s: %v in %s", name, err, whole)
 			}
-			a, _, _ = newAnswer(t, toolsBody)
-			c := &client{t: t, open: -1}
-			c.read(a.Open(nil, w))
-			for _, p := range pieces {
-				d := &openai.Delta{Thought: []byte(p.thought), Content: []byte(p.content)}
-				if p.call.Name != "" || p.call.Arguments != nil || p.call.End {
-					d.Calls = []api.CallDelta{p.call}
-				}
-				if b := a.Delta(nil, d); len(b) > 0 {
-					c.read(b)
-				}
-			}
-			c.read(a.Close(nil, w))
+			c := streamed(t, pieces, w)
 			if want := map[string]string{"stop": "response.completed", "length": "response.incomplete"}[finish]; c.last != want {
 				t.Errorf("%s: the last event is %s", name, c.last)
 			}
