@@ -88,7 +88,7 @@ var computed = []string{"afmoe", "apertus", "arcee", "bamba", "codegen", "cohere
 	"falcon_h1_norm", "falcon_new", "flex_olmo", "gemma", "gemma2", "gemma3", "gemma4", "gemma4_e", "gemma4_moe", "glm", "glm4", "glm4_moe", "glm4_moe_bias",
 	"glm4_moe_lite", "gpt_neox", "gpt_neox_serial", "gpt_oss", "gpt_oss_mxfp4", "gptj", "granite", "granite4_dense", "granite4_h_dense", "granite_swa", "granitemoe",
 	"granitemoe_swa", "granitemoehybrid", "granitemoeshared", "helium", "hunyuan", "hunyuan_moe", "hy_v3", "hyperclovax", "internlm3", "iquestcoder", "kimi_linear",
-	"lfm2", "lfm2_moe", "lfm3", "llama4", "mamba2", "mellum", "mimo_v2_flash", "minicpm", "minicpm3", "minimax_m2", "ministral", "ministral3", "mistral4", "mixtral",
+	"lfm2", "lfm2_moe", "lfm3", "llama4", "mamba2", "mellum", "mellum_sparse", "mimo_v2_flash", "minicpm", "minicpm3", "minimax_m2", "ministral", "ministral3", "mistral4", "mixtral",
 	"nemotron", "nemotron_h", "nemotron_h_dense", "nemotron_h_latent", "olmo", "olmo2", "olmo3", "olmo_hybrid", "olmoe", "phi", "phi3", "phimoe", "qwen2_5_vl",
 	"qwen2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_moe", "qwen3_next", "qwen3_vl", "qwen3_vl_moe", "seed_oss", "smollm3", "solar_open", "stablelm", "stablelm_parallel",
 	"starcoder2", "youtu"}

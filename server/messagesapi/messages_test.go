@@ -228,3 +228,18 @@ func TestToolLoop(t *testing.T) {
 		}
 	}
 }
+
+// TestThreadsOfOthers: a key, and a project, has the threads that it began and no others (M-52).
+func TestThreadsOfOthers(t *testing.T) {
+	h := servertest.New(t, func(s *servertest.Setup) { s.Config.APIKeys = []string{"a", "b"} })
+	for _, other := range [][]string{{"X-Api-Key: b", "Compat-Project: acme/x"}, {"X-Api-Key: a", "Compat-Project: acme/y"}, {"X-Api-Key: a"}} {
+		own := []string{"X-Api-Key: a", "Compat-Project: acme/x"}
+		first := ask(t, h, path, strings.Replace(hello, "{", `{"thread":{"type":"create"},`, 1), own...)
+		next := strings.Replace(hello, "{", `{"thread":{"type":"continue","previous_message_id":`+string(first.Member("id"))+`},`, 1)
+		status, answer, _ := h.Get("POST", path, next, append(other, "Content-Type: application/json")...)
+		if status != 404 || !strings.Contains(answer, "thread_not_found") {
+			t.Errorf("%v: %d %s", other, status, answer)
+		}
+		ask(t, h, path, next, own...)
+	}
+}

@@ -142,6 +142,11 @@ func TestAnswers(t *testing.T) {
 	if got, want := string(a.Delta(nil, &d)), `{"model":"m","created_at":"2026-03-07T16:13:21Z","response":"a","logprobs":[{"token":"a","logprob":-0.5,"top_logprobs":[{"token":"a","logprob":-0.5},{"token":"b","logprob":-1.0}]}],"done":false}`+"\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	// A call that ends without saying so has a line when the next one begins.
+	cut := openai.Delta{Calls: []api.CallDelta{{Name: "f", Arguments: []byte("{}")}, {Index: 1, Name: "g", End: true}}}
+	if got := string(clocked(false).Delta(nil, &cut)); strings.Count(got, "\n") != 2 || !strings.Contains(got, `"name":"f","arguments":{}`) || !strings.Contains(got, `"name":"g","arguments":{}`) {
+		t.Error(got)
+	}
 	f := (&failure.Settings{}).Of(failure.Ollama, failure.ErrDraining)
 	if got := string(a.Broken(nil, f)); got != `{"error":"The server is stopping."}`+"\n" {
 		t.Error(got)

@@ -24,7 +24,9 @@ type Handlers struct {
 }
 
 // New returns handlers with a clock.
-func New(chats *openai.Service, now func() time.Time) *Handlers { return &Handlers{chats: chats, now: now} }
+func New(chats *openai.Service, now func() time.Time) *Handlers {
+	return &Handlers{chats: chats, now: now}
+}
 
 // Root answers GET / with the text by which clients know that the server is there. A page in a
 // browser is not what they ask for.

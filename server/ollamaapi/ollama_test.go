@@ -3,7 +3,9 @@ package ollamaapi_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"weir/internal/jsontext"
 	"weir/pooling"
@@ -114,6 +116,24 @@ func TestChatAndGenerate(t *testing.T) {
 	}
 	if status, answer, _ := h.Get("POST", "/api/chat", `{"model":"tiny","messages":[{"role":"user","content":"a"}],"options":{"top_p":2}}`); status != 400 || !strings.Contains(answer, "top_p") {
 		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// TestDurations: the time until the first token is told apart from the rest, whole or streamed (O-30).
+func TestDurations(t *testing.T) {
+	h := servertest.New(t, nil)
+	var seconds atomic.Int64
+	h.SetClock(func() time.Time { return time.Unix(1_772_900_000+seconds.Add(1), 0) })
+	for _, stream := range []string{"true", "false"} {
+		_, answer, _ := h.Get("POST", "/api/generate", `{"model":"tiny","prompt":"Hi","stream":`+stream+`,"options":{"num_predict":3}}`)
+		lines := strings.Split(strings.TrimSpace(answer), "\n")
+		v := jsontext.Value(lines[len(lines)-1])
+		total, _ := v.Member("total_duration").Float()
+		prompt, _ := v.Member("prompt_eval_duration").Float()
+		eval, _ := v.Member("eval_duration").Float()
+		if prompt < 1e9 || eval < 1e9 || prompt+eval != total {
+			t.Errorf("stream %s: %s", stream, v)
+		}
 	}
 }
 

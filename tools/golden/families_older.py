@@ -79,7 +79,7 @@ OLDER = {
         PLAIN, hidden_size=24, num_hidden_layers=3, state_size=6, time_step_rank="auto")),
     "mamba2": dict(model_type="mamba2", architecture="Mamba2ForCausalLM", config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_heads=4, head_dim=12, state_size=8, n_groups=2, chunk_size=16, expand=2)),
-    "minicpm": dict(model_type="granite", architecture="MiniCPMForCausalLM", cls="GraniteForCausalLM", gain=3.0, config=tiny(
+    "minicpm": dict(model_type="granite", architecture="MiniCPMForCausalLM", cls="GraniteForCausalLM", gain=1.5, embed=0.5, config=tiny(
         head_dim=..., tie_word_embeddings=True, embedding_multiplier=3.0, logits_scaling=1.5, residual_multiplier=0.7, attention_multiplier=6 ** -0.5),
         edits={"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0},
         written=dict(model_type="minicpm", scale_emb=3, scale_depth=1.4, dim_model_base=16, embedding_multiplier=..., logits_scaling=..., residual_multiplier=..., attention_multiplier=...)),
