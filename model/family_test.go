@@ -302,6 +302,15 @@ func TestWrapperOfUnknownText(t *testing.T) {
 	}
 }
 
+// TestFieldsAroundText: what says something about the whole model may stand around the part for text alone.
+func TestFieldsAroundText(t *testing.T) {
+	c, err := model.ParseConfig([]byte(`{"architectures": ["LlavaForConditionalGeneration"], "tie_word_embeddings": true, "eos_token_id": 7, "text_config":
+		{"model_type": "llama", "vocab_size": 80, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}}`))
+	if err != nil || !c.TiedHead || !slices.Equal(c.EOS, []int32{7}) {
+		t.Errorf("tied %v, ends %v, %v", c.TiedHead, c.EOS, err)
+	}
+}
+
 // TestOlderNames: checkpoints of the hub that older versions of transformers wrote lack a prefix, name the head in their own way, and
 // keep the masks of their attention.
 func TestOlderNames(t *testing.T) {

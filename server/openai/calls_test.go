@@ -135,7 +135,7 @@ func (c *called) add(t *testing.T, value any) {
 	}
 	for _, d := range deltas {
 		first := d.Index == len(c.calls)
-		if first != (d.ID != "") || first != (d.Type == "function") || first != (d.Function.Name != "") {
+		if d.Index > len(c.calls) || first != (d.ID != "") || first != (d.Type == "function") || first != (d.Function.Name != "") {
 			t.Errorf("a delta of call %d after %d: %s", d.Index, len(c.calls), text)
 			return
 		}

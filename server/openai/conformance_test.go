@@ -181,7 +181,7 @@ func TestC19MethodsAndPaths(t *testing.T) {
 	}{
 		{"GET", servertest.ChatPath, 405, "POST"}, {"PUT", servertest.ChatPath, 405, "POST"}, {"POST", "/v1/models", 405, "GET, HEAD"},
 		{"POST", "/health", 405, "GET, HEAD"}, {"POST", "/ping", 200, ""}, {"GET", "/ping", 200, ""}, {"DELETE", "/ping", 405, "GET, POST, HEAD"},
-		{"POST", "/v1/models/tiny", 405, "GET, HEAD"}, {"GET", "/", 404, ""}, {"GET", "/nothing", 404, ""},
+		{"POST", "/v1/models/tiny", 405, "GET, HEAD"}, {"GET", "/v1", 404, ""}, {"GET", "/nothing", 404, ""},
 	} {
 		status, answer, header := h.Get(c.method, c.path, "")
 		if status != c.status || header.Get("Allow") != c.allow {
