@@ -413,6 +413,16 @@ func cutEmbedTail(embed string) (prefix, tail string) {
 	return "", ""
 }
 
+// moveBiases moves the names of what attention adds to its scores.
+func (l *Layer) moveBiases(move func(name *string)) {
+	for k, m := range l.Mixers {
+		if a, ok := m.(AttentionSpec); ok && a.Bias != "" {
+			move(&a.Bias)
+			l.Mixers[k] = a
+		}
+	}
+}
+
 // findPrefix looks for the prefix that the checkpoint has, if it is not the one that was expected.
 func (n *Network) findPrefix(has func(name string) bool) {
 	if n.Head != "" && n.Head != NoHead && !has(n.Head+".weight") {
@@ -442,12 +452,7 @@ func (n *Network) findPrefix(has func(name string) bool) {
 		}
 		for i := range n.Layers {
 			move(&n.Layers[i].At)
-			for k, m := range n.Layers[i].Mixers {
-				if a, ok := m.(AttentionSpec); ok && a.Bias != "" {
-					move(&a.Bias)
-					n.Layers[i].Mixers[k] = a
-				}
-			}
+			n.Layers[i].moveBiases(move)
 		}
 		for _, s := range n.Skip { // towers stay where they are
 			move(&s)

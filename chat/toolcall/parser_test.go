@@ -232,9 +232,7 @@ func scraps(f *Format) []string {
 	for _, c := range parserCases {
 		if c.format == f.name {
 			list = append(list, c.text)
-			for _, word := range strings.Fields(c.text) {
-				list = append(list, word)
-			}
+			list = append(list, strings.Fields(c.text)...)
 		}
 	}
 	return list

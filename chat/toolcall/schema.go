@@ -208,14 +208,7 @@ func (s schema) keyword(name string, of, v jsontext.Value, depth int) verdict {
 	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems":
 		return bounded(name, of, v)
 	case "properties":
-		for key, member := range v.Members() {
-			if p := of.Member(string(key)); p != nil {
-				if is := (schema{p, s.root}).obeys(member, depth); is != yes {
-					return is
-				}
-			}
-		}
-		return yes
+		return s.properties(of, v, depth)
 	case "required":
 		for _, e := range of.Elements() {
 			if kind == isObject && e.Kind() == jsontext.String && v.Member(e.Text()) == nil {
@@ -226,12 +219,7 @@ func (s schema) keyword(name string, of, v jsontext.Value, depth int) verdict {
 	case "additionalProperties":
 		return s.additional(of, v, depth)
 	case "items":
-		for _, e := range v.Elements() {
-			if is := (schema{of, s.root}).obeys(e, depth); is != yes {
-				return is
-			}
-		}
-		return yes
+		return s.items(of, v, depth)
 	case "pattern", "format", "contentEncoding":
 		if kind == isString {
 			return unclear
@@ -241,6 +229,28 @@ func (s schema) keyword(name string, of, v jsontext.Value, depth int) verdict {
 		return yes
 	}
 	return unclear
+}
+
+// properties says whether the members of v satisfy their schemas in of.
+func (s schema) properties(of, v jsontext.Value, depth int) verdict {
+	for key, member := range v.Members() {
+		if p := of.Member(string(key)); p != nil {
+			if is := (schema{p, s.root}).obeys(member, depth); is != yes {
+				return is
+			}
+		}
+	}
+	return yes
+}
+
+// items says whether all elements of v satisfy of.
+func (s schema) items(of, v jsontext.Value, depth int) verdict {
+	for _, e := range v.Elements() {
+		if is := (schema{of, s.root}).obeys(e, depth); is != yes {
+			return is
+		}
+	}
+	return yes
 }
 
 // ofType says whether v has one of the types of.

@@ -201,22 +201,18 @@ func (q *request) decodeOutput() (err error) {
 			return jsonfields.WrongType("output_config", "an object", v)
 		}
 		for key, value := range v.Members() {
+			if !value.Given() {
+				continue
+			}
 			switch string(key) {
 			case "effort":
-				if !value.Given() {
-					continue
-				}
 				if q.effort, err = jsonfields.Text("output_config.effort", value); err != nil {
 					return err
 				}
 			case "format":
-				if value.Given() {
-					format, path = value, "output_config.format"
-				}
+				format, path = value, "output_config.format"
 			default:
-				if value.Given() {
-					q.ignored.Add("output_config." + string(key))
-				}
+				q.ignored.Add("output_config." + string(key))
 			}
 		}
 	}
@@ -228,6 +224,11 @@ func (q *request) decodeOutput() (err error) {
 	if format == nil {
 		return nil
 	}
+	return q.decodeFormat(format, path)
+}
+
+// decodeFormat reads the format of the output, which is at path.
+func (q *request) decodeFormat(format api.Raw, path string) error {
 	if jsonfields.Kind(format) != jsontext.Object {
 		return jsonfields.WrongType(path, "an object", format)
 	}

@@ -1,6 +1,7 @@
 package ollamaapi
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func translated(body string, generates bool) (string, *answer, error) {
 	m := &openai.Model{Names: []string{"m"}, MaxLen: 1000}
 	s := &surface{h: &Handlers{now: time.Now}, generates: generates}
-	chat, a, err := s.Translate(nil, m, openai.Sender{}, []byte(body))
+	chat, a, err := s.Translate(context.Background(), m, openai.Sender{}, []byte(body))
 	if err != nil {
 		return "", nil, err
 	}

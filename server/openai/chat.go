@@ -102,11 +102,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	}
 	if a.hideThoughts {
 		a.echoThought = ""
-		// Ids and log-probabilities would tell the thoughts, so they are left out, as vLLM
-		// does, of all tokens of a model whose thoughts are told apart.
-		if prompt.Divided {
-			p.reply.form.HideOutputIDs, p.reply.logprobs = true, false
-		}
+		p.hideThoughts(prompt.Divided)
 	}
 	p.reply.answer = a
 	if recording != nil {
@@ -115,6 +111,14 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 		p.reply.recorded = newTranscript(recording, &p.reply, a)
 	}
 	return p, nil
+}
+
+// hideThoughts leaves out what would tell the thoughts of a model whose thoughts are told apart: the
+// ids and log-probabilities of all tokens, as vLLM does.
+func (p *prepared) hideThoughts(divided bool) {
+	if divided {
+		p.reply.form.HideOutputIDs, p.reply.logprobs = true, false
+	}
 }
 
 // check refuses a request for reasons that can be found without rendering it: its fields,
