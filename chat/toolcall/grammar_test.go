@@ -238,60 +238,75 @@ func TestGrammarRandom(t *testing.T) {
 		seeds = 60
 	}
 	for _, f := range formats {
-		drawn, calls, refused, unfinished := 0, 0, 0, 0
+		var n drawCounts
 		for seed := range seeds {
-			rng := rand.New(rand.NewPCG(uint64(seed), 7))
-			var tools []Tool
-			valid := map[string]*jsonschema.Schema{}
-			for i := range 1 + rng.IntN(2) {
-				schema, err := json.Marshal(randomParameters(rng, 2))
-				if err != nil {
-					t.Fatal(err)
-				}
-				tool := Tool{Name: fmt.Sprintf("tool_%d", i), Parameters: schema}
-				tools, valid[tool.Name] = append(tools, tool), validator(t, schema)
-			}
-			choice := Choice{Mode: []Mode{Required, Function, Auto}[rng.IntN(3)], Name: "tool_0", Parallel: rng.IntN(2) == 0}
-			g, err := compile(t, f, tools, choice, "")
-			if errors.Is(err, grammar.ErrUnsupported) || errors.Is(err, grammar.ErrUnsatisfiable) {
-				refused++
-				continue
-			}
-			if err != nil {
-				t.Fatalf("%s: %s: %v", f.Name(), tools, err)
-			}
-			for range 3 {
-				begin := ""
-				if choice.Mode == Auto && rng.IntN(4) > 0 {
-					begin = "Yes. " + f.trigger(tools[0])
-				}
-				if f.channels {
-					begin = "<|channel|>commentary to=functions.tool_0"
-				}
-				text, done := draw(g, rng, begin)
-				if !done {
-					unfinished++
-					continue
-				}
-				drawn++
-				if f.channels {
-					text = withoutThoughts(text)
-				}
-				content, found := f.Split([]byte(text), tools)
-				calls += len(found)
-				if choice.Mode != Auto && (len(content) > 0 || len(found) == 0) || (!choice.Parallel || choice.Mode == Function) && len(found) > 1 {
-					t.Fatalf("%s, %+v: %q: content %q, calls %s", f.Name(), choice, text, content, shown(found))
-				}
-				for _, c := range found {
-					checkArguments(t, f, valid, text, c)
-				}
-			}
+			n.draw(t, f, rand.New(rand.NewPCG(uint64(seed), 7)))
 		}
-		t.Logf("%s: %d texts with %d calls, %d schemas refused, %d texts without an end", f.Name(), drawn, calls, refused, unfinished)
-		if drawn < 2*seeds || calls < seeds {
-			t.Errorf("%s: only %d texts with %d calls", f.Name(), drawn, calls)
+		t.Logf("%s: %+v", f.Name(), n)
+		if n.drawn < 2*seeds || n.calls < seeds {
+			t.Errorf("%s: only %d texts with %d calls", f.Name(), n.drawn, n.calls)
 		}
 	}
+}
+
+// drawCounts counts texts that were drawn and the calls in them, schemas that were refused, and
+// texts without an end.
+type drawCounts struct{ drawn, calls, refused, unfinished int }
+
+// draw draws three texts under the grammar of random tools.
+func (n *drawCounts) draw(t *testing.T, f *Format, rng *rand.Rand) {
+	t.Helper()
+	var tools []Tool
+	valid := map[string]*jsonschema.Schema{}
+	for i := range 1 + rng.IntN(2) {
+		schema, err := json.Marshal(randomParameters(rng, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tool := Tool{Name: fmt.Sprintf("tool_%d", i), Parameters: schema}
+		tools, valid[tool.Name] = append(tools, tool), validator(t, schema)
+	}
+	choice := Choice{Mode: []Mode{Required, Function, Auto}[rng.IntN(3)], Name: "tool_0", Parallel: rng.IntN(2) == 0}
+	g, err := compile(t, f, tools, choice, "")
+	if errors.Is(err, grammar.ErrUnsupported) || errors.Is(err, grammar.ErrUnsatisfiable) {
+		n.refused++
+		return
+	}
+	if err != nil {
+		t.Fatalf("%s: %s: %v", f.Name(), tools, err)
+	}
+	for range 3 {
+		begin := ""
+		if choice.Mode == Auto && rng.IntN(4) > 0 {
+			begin = "Yes. " + f.trigger(tools[0])
+		}
+		if f.channels {
+			begin = "<|channel|>commentary to=functions.tool_0"
+		}
+		text, done := draw(g, rng, begin)
+		if !done {
+			n.unfinished++
+			continue
+		}
+		n.drawn++
+		n.calls += checkDrawn(t, f, tools, choice, valid, text)
+	}
+}
+
+// checkDrawn checks what the parser reads out of a text, and returns the number of its calls.
+func checkDrawn(t *testing.T, f *Format, tools []Tool, choice Choice, valid map[string]*jsonschema.Schema, text string) int {
+	t.Helper()
+	if f.channels {
+		text = withoutThoughts(text)
+	}
+	content, found := f.Split([]byte(text), tools)
+	if choice.Mode != Auto && (len(content) > 0 || len(found) == 0) || (!choice.Parallel || choice.Mode == Function) && len(found) > 1 {
+		t.Fatalf("%s, %+v: %q: content %q, calls %s", f.Name(), choice, text, content, shown(found))
+	}
+	for _, c := range found {
+		checkArguments(t, f, valid, text, c)
+	}
+	return len(found)
 }
 
 func checkArguments(t *testing.T, f *Format, valid map[string]*jsonschema.Schema, text string, c Call) {

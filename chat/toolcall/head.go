@@ -255,16 +255,11 @@ func (h *head) object(f *Format, c *cursor, known bool, tools []Tool) verdict {
 		return is
 	}
 	for first := true; ; first = false {
-		switch end := c.byte('}'); {
-		case end == unclear:
+		switch c.byte('}') {
+		case unclear:
 			return unclear
-		case end == yes && h.name == "":
-			return not
-		case end == yes:
-			if h.arguments == nil {
-				h.arguments = []byte("{}")
-			}
-			return yes
+		case yes:
+			return h.ended()
 		}
 		if !first {
 			if is := c.byte(','); is != yes {
@@ -278,30 +273,47 @@ func (h *head) object(f *Format, c *cursor, known bool, tools []Tool) verdict {
 		if is := c.byte(':'); is != yes {
 			return is
 		}
-		switch {
-		case key == f.nameKey:
-			if h.name, is = c.text(); is == yes && (h.name == "" || known && !isTool(tools, h.name)) {
-				return not
-			}
-		case known && h.name == "":
-			if is = c.match(`"function"`); key != "type" {
-				return not
-			}
-		case (key == f.argumentsKey || key == "parameters" || key == "arguments") && h.arguments == nil:
-			if is = startOfObject(c); is == yes && h.name != "" {
-				h.inObject = true
-				return yes
-			}
-			if is != unclear {
-				is = h.given(c)
-			}
-		default:
-			_, is = c.value()
-		}
-		if is != yes {
+		if is := h.member(f, c, key, known, tools); is != yes || h.inObject {
 			return is
 		}
 	}
+}
+
+// ended says what an object is that has ended before its arguments began.
+func (h *head) ended() verdict {
+	if h.name == "" {
+		return not
+	}
+	if h.arguments == nil {
+		h.arguments = []byte("{}")
+	}
+	return yes
+}
+
+// member reads the value of a member of the object of a call. It sets inObject where the arguments
+// begin behind the name.
+func (h *head) member(f *Format, c *cursor, key string, known bool, tools []Tool) (is verdict) {
+	switch {
+	case key == f.nameKey:
+		if h.name, is = c.text(); is == yes && (h.name == "" || known && !isTool(tools, h.name)) {
+			return not
+		}
+	case known && h.name == "":
+		if is = c.match(`"function"`); key != "type" {
+			return not
+		}
+	case (key == f.argumentsKey || key == "parameters" || key == "arguments") && h.arguments == nil:
+		if is = startOfObject(c); is == yes && h.name != "" {
+			h.inObject = true
+			return yes
+		}
+		if is != unclear {
+			is = h.given(c)
+		}
+	default:
+		_, is = c.value()
+	}
+	return is
 }
 
 // given reads whole arguments: an object, null, or a string with an object in it.

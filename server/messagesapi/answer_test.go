@@ -110,11 +110,7 @@ func TestEvents(t *testing.T) {
 // joined reads a stream as clients do, and returns the message that its events make.
 func joined(t *testing.T, stream string) string {
 	t.Helper()
-	var head, usage, stop string
-	var blocks []string
-	var text, signature string
-	open := false
-	kind := ""
+	r := &reader{t: t}
 	events := strings.Split(strings.TrimSuffix(stream, "\n\n"), "\n\n")
 	for n, e := range events {
 		name, data, ok := strings.Cut(e, "\ndata: ")
@@ -128,57 +124,82 @@ func joined(t *testing.T, stream string) string {
 		}
 		switch typ {
 		case "message_start":
-			m := v.Member("message")
-			head = string(m[:strings.Index(string(m), "[]")])
-			if m.Member("stop_reason").Given() || m.Member("usage").Member("input_tokens") == nil {
-				t.Errorf("%s", e)
-			}
+			r.start(v)
 		case "content_block_start":
-			if open || string(v.Member("index")) != string(rune('0'+len(blocks))) {
-				t.Errorf("%s", e)
-			}
-			open, text, signature = true, "", ""
-			kind = v.Member("content_block").Member("type").Text()
-			blocks = append(blocks, string(v.Member("content_block")))
+			r.open(v)
 		case "content_block_delta":
-			d := v.Member("delta")
-			want := map[string]string{"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": "tool_use"}[d.Member("type").Text()]
-			if !open || kind != want || signature != "" {
-				t.Errorf("%s", e)
-			}
-			for _, field := range []string{"text", "thinking", "partial_json"} {
-				if p := d.Member(field); p != nil {
-					text += p.Text()
-				}
-			}
-			if s := d.Member("signature"); s != nil {
-				signature = s.Text()
-			}
+			r.delta(v)
 		case "content_block_stop":
-			if !open || string(v.Member("index")) != string(rune('0'+len(blocks)-1)) {
-				t.Errorf("%s", e)
-			}
-			open = false
-			b := &blocks[len(blocks)-1]
-			switch kind {
-			case "text":
-				*b = strings.Replace(*b, `"text":""`, `"text":`+string(api.AppendString(nil, text)), 1)
-			case "thinking":
-				*b = strings.Replace(*b, `"thinking":""`, `"thinking":`+string(api.AppendString(nil, text)), 1)
-				*b = strings.Replace(*b, `"signature":""`, `"signature":"`+signature+`"`, 1)
-			case "tool_use":
-				if text != "" {
-					*b = strings.Replace(*b, `"input":{}`, `"input":`+text, 1)
-				}
-			}
+			r.close(v)
 		case "message_delta":
-			if open {
+			if r.opened {
 				t.Errorf("a block is open at %s", e)
 			}
-			stop, usage = strings.TrimPrefix(string(v.Member("delta")), "{"), string(v.Member("usage"))
+			r.stop, r.usage = strings.TrimPrefix(string(v.Member("delta")), "{"), string(v.Member("usage"))
 		}
 	}
-	return head + "[" + strings.Join(blocks, ",") + "]," + strings.TrimSuffix(stop, "}") + `,"usage":` + usage + "}"
+	return r.head + "[" + strings.Join(r.blocks, ",") + "]," + strings.TrimSuffix(r.stop, "}") + `,"usage":` + r.usage + "}"
+}
+
+// reader puts the events of a stream together.
+type reader struct {
+	t                     *testing.T
+	head, usage, stop     string
+	blocks                []string
+	opened                bool
+	kind, text, signature string // of the block that is open
+}
+
+func (r *reader) start(v jsontext.Value) {
+	m := v.Member("message")
+	r.head = string(m[:strings.Index(string(m), "[]")])
+	if m.Member("stop_reason").Given() || m.Member("usage").Member("input_tokens") == nil {
+		r.t.Errorf("%s", v)
+	}
+}
+
+func (r *reader) open(v jsontext.Value) {
+	if r.opened || string(v.Member("index")) != string(rune('0'+len(r.blocks))) {
+		r.t.Errorf("%s", v)
+	}
+	r.opened, r.text, r.signature = true, "", ""
+	r.kind = v.Member("content_block").Member("type").Text()
+	r.blocks = append(r.blocks, string(v.Member("content_block")))
+}
+
+func (r *reader) delta(v jsontext.Value) {
+	d := v.Member("delta")
+	want := map[string]string{"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": "tool_use"}[d.Member("type").Text()]
+	if !r.opened || r.kind != want || r.signature != "" {
+		r.t.Errorf("%s", v)
+	}
+	for _, field := range []string{"text", "thinking", "partial_json"} {
+		if p := d.Member(field); p != nil {
+			r.text += p.Text()
+		}
+	}
+	if s := d.Member("signature"); s != nil {
+		r.signature = s.Text()
+	}
+}
+
+func (r *reader) close(v jsontext.Value) {
+	if !r.opened || string(v.Member("index")) != string(rune('0'+len(r.blocks)-1)) {
+		r.t.Errorf("%s", v)
+	}
+	r.opened = false
+	b := &r.blocks[len(r.blocks)-1]
+	switch r.kind {
+	case "text":
+		*b = strings.Replace(*b, `"text":""`, `"text":`+string(api.AppendString(nil, r.text)), 1)
+	case "thinking":
+		*b = strings.Replace(*b, `"thinking":""`, `"thinking":`+string(api.AppendString(nil, r.text)), 1)
+		*b = strings.Replace(*b, `"signature":""`, `"signature":"`+r.signature+`"`, 1)
+	case "tool_use":
+		if r.text != "" {
+			*b = strings.Replace(*b, `"input":{}`, `"input":`+r.text, 1)
+		}
+	}
 }
 
 // TestBroken: an error in the middle of a stream is an event, and what keeps a stream open is one (M-45).

@@ -37,6 +37,21 @@ func (c *called) String() string {
 	return fmt.Sprintf("%s %s %+v %s", text(c.thought), text(c.content), c.calls, c.finish)
 }
 
+// addDelta adds a delta of a stream.
+func (c *called) addDelta(t *testing.T, delta map[string]any) {
+	t.Helper()
+	for key, value := range delta {
+		switch key {
+		case "content":
+			join(&c.content, value.(string))
+		case "reasoning":
+			join(&c.thought, value.(string))
+		case "tool_calls":
+			c.add(t, value)
+		}
+	}
+}
+
 // call sends a request whole and as a stream, compares the two, and returns what they say.
 func (st *scriptedServer) call(t *testing.T, fields map[string]any) (choices []called, header http.Header) {
 	t.Helper()
@@ -73,16 +88,7 @@ func (st *scriptedServer) call(t *testing.T, fields map[string]any) (choices []c
 	for _, ev := range st.Streamed(t, all) {
 		c := ev.Choices[0]
 		to := &streamed[c.Index]
-		for key, value := range c.Delta {
-			switch key {
-			case "content":
-				join(&to.content, value.(string))
-			case "reasoning":
-				join(&to.thought, value.(string))
-			case "tool_calls":
-				to.add(t, value)
-			}
-		}
+		to.addDelta(t, c.Delta)
 		if c.FinishReason != nil {
 			to.finish = *c.FinishReason
 		}
@@ -91,6 +97,13 @@ func (st *scriptedServer) call(t *testing.T, fields map[string]any) (choices []c
 			to.logprobs += len(c.Logprobs.Content)
 		}
 	}
+	compareCalled(t, choices, streamed)
+	return choices, header
+}
+
+// compareCalled compares the choices of a whole answer with those of a stream.
+func compareCalled(t *testing.T, choices, streamed []called) {
+	t.Helper()
 	for i := range choices {
 		s, w := &streamed[i], choices[i]
 		if s.content != nil && *s.content == "" && w.content == nil {
@@ -113,7 +126,6 @@ func (st *scriptedServer) call(t *testing.T, fields map[string]any) (choices []c
 			t.Errorf("choice %d as a stream: %s\nas a whole: %s", i, s, &w)
 		}
 	}
-	return choices, header
 }
 
 func join(to **string, s string) {

@@ -76,6 +76,15 @@ type embeddings struct {
 	Usage             map[string]any
 }
 
+// bytes decodes base64 of n bytes.
+func (e *embedding) bytes(t *testing.T, n int) (b []byte) {
+	t.Helper()
+	if err := json.Unmarshal(e.Embedding, &b); err != nil || len(b) != n {
+		t.Fatalf("%v: %s is no %d bytes", err, e.Embedding, n)
+	}
+	return b
+}
+
 // vector decodes either form.
 func (e *embedding) vector(t *testing.T) (v []float32) {
 	t.Helper()
@@ -197,56 +206,68 @@ func TestE4Bytes(t *testing.T) {
 			var want []byte
 			coded := h.embed(t, fields)
 			for i := range coded.Data {
-				var b []byte
-				if err := json.Unmarshal(coded.Data[i].Embedding, &b); err != nil || len(b) != size*vectorSize {
-					t.Fatalf("%s: %v: %s", name, err, coded.Data[i].Embedding)
-				}
-				want = append(want, b...)
+				want = append(want, coded.Data[i].bytes(t, size*vectorSize)...)
 			}
 			if name == "float32" {
-				got := make([]float32, 2*vectorSize)
-				for i := range got {
-					bits := binary.LittleEndian.Uint32(want[4*i:])
-					if order == "big" {
-						bits = binary.BigEndian.Uint32(want[4*i:])
-					}
-					got[i] = math.Float32frombits(bits)
-				}
-				if !slices.Equal(got, slices.Concat(plain.Data[0].vector(t), plain.Data[1].vector(t))) {
+				if got := numbers(want, order == "big"); !slices.Equal(got, slices.Concat(plain.Data[0].vector(t), plain.Data[1].vector(t))) {
 					t.Errorf("%v: %v", order, got)
 				}
 			}
-			for _, format := range []string{"bytes", "bytes_only"} {
-				fields["encoding_format"] = format
-				body, _ := json.Marshal(fields)
-				status, answer, headers := h.Get("POST", embeddingPath, string(body))
-				if status != 200 || !bytes.Equal([]byte(answer), want) || headers.Get("Content-Type") != "application/octet-stream" {
-					t.Fatalf("%s: %d %q %x, want %x", body, status, headers.Get("Content-Type"), answer, want)
-				}
-				text := headers.Get("Metadata")
-				if (text != "") != (format == "bytes") {
-					t.Errorf("%s: the metadata is %q", format, text)
-				}
-				if text == "" {
-					continue
-				}
-				var meta struct {
-					ID, Model string
-					Data      []struct {
-						Index, Start, End int
-						Endianness        string
-						Shape             []int
-					}
-					Usage map[string]any
-				}
-				if err := json.Unmarshal([]byte(text), &meta); err != nil || len(meta.Data) != 2 || !strings.HasPrefix(meta.ID, "embd-") || meta.Model != "tiny" || meta.Usage["prompt_tokens"] != plain.Usage["prompt_tokens"] {
-					t.Fatalf("%v: %s", err, text)
-				}
-				if d := meta.Data[1]; d.Index != 1 || d.Start != size*vectorSize || d.End != 2*size*vectorSize || !slices.Equal(d.Shape, []int{vectorSize}) || order != nil && d.Endianness != order {
-					t.Errorf("%s", text)
-				}
-			}
+			h.checkBytes(t, fields, want, size, plain.Usage["prompt_tokens"])
 		}
+	}
+}
+
+// checkBytes asks for two vectors as bytes, with the header that describes them and without.
+func (h *testServer) checkBytes(t *testing.T, fields map[string]any, want []byte, size int, promptTokens any) {
+	t.Helper()
+	for _, format := range []string{"bytes", "bytes_only"} {
+		fields["encoding_format"] = format
+		body, _ := json.Marshal(fields)
+		status, answer, headers := h.Get("POST", embeddingPath, string(body))
+		if status != 200 || !bytes.Equal([]byte(answer), want) || headers.Get("Content-Type") != "application/octet-stream" {
+			t.Fatalf("%s: %d %q %x, want %x", body, status, headers.Get("Content-Type"), answer, want)
+		}
+		text := headers.Get("Metadata")
+		if (text != "") != (format == "bytes") {
+			t.Errorf("%s: the metadata is %q", format, text)
+		}
+		if text != "" {
+			checkMetadata(t, text, size, fields["endianness"], promptTokens)
+		}
+	}
+}
+
+// numbers are those whose bytes are b.
+func numbers(b []byte, bigEndian bool) []float32 {
+	var order binary.ByteOrder = binary.LittleEndian
+	if bigEndian {
+		order = binary.BigEndian
+	}
+	list := make([]float32, len(b)/4)
+	for i := range list {
+		list[i] = math.Float32frombits(order.Uint32(b[4*i:]))
+	}
+	return list
+}
+
+// checkMetadata checks the header of two vectors whose numbers have the given size and order of bytes.
+func checkMetadata(t *testing.T, text string, size int, order, promptTokens any) {
+	t.Helper()
+	var meta struct {
+		ID, Model string
+		Data      []struct {
+			Index, Start, End int
+			Endianness        string
+			Shape             []int
+		}
+		Usage map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &meta); err != nil || len(meta.Data) != 2 || !strings.HasPrefix(meta.ID, "embd-") || meta.Model != "tiny" || meta.Usage["prompt_tokens"] != promptTokens {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if d := meta.Data[1]; d.Index != 1 || d.Start != size*vectorSize || d.End != 2*size*vectorSize || !slices.Equal(d.Shape, []int{vectorSize}) || order != nil && d.Endianness != order {
+		t.Errorf("%s", text)
 	}
 }
 
