@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/chat"
+	"weir/chat/toolcall"
 	"weir/device/cpu"
 	"weir/internal/jsontext"
 	"weir/model"
@@ -279,7 +280,7 @@ func (x *inspection) describeTemplate(text, from string) {
 	x.Template = &templateFacts{From: from, Bytes: len(text), Tools: strings.Contains(text, "tools")}
 	x.Reasoning, x.Tools = found(text, reasoningFormats), ""
 	if x.Template.Tools {
-		x.Tools = found(text, toolFormats)
+		x.Tools = toolFormat(text)
 	}
 }
 
@@ -309,17 +310,29 @@ var reasoningFormats = []marker{
 	{"Here is my thought process:", "sentences (Granite)"},
 }
 
-// toolFormats are the ways in which templates write calls of tools, the more special ones first.
-var toolFormats = []marker{
-	{"<function=", "XML in <tool_call> (Qwen3-Coder)"},
-	{"<arg_key>", "XML in <tool_call> (GLM)"},
-	{"<tool_call>", "JSON in <tool_call> (Hermes)"},
-	{"[TOOL_CALLS]", "[TOOL_CALLS] (Mistral)"},
-	{"<|python_tag|>", "<|python_tag|> (Llama 3)"},
-	{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜> (DeepSeek)"},
-	{"<|tool_calls_section_begin|>", "<|tool_calls_section_begin|> (Kimi)"},
-	{"to=functions", "channels of the harmony format"},
-	{"<|tool_call|>", "<|tool_call|> (Granite, Phi-4)"},
-	{"functools[", "functools (Phi)"},
-	{`"parameters":`, "JSON without a tag (Llama 3.1)"},
+// toolFormats are the ways in which families write calls of tools, by the names that
+// --tool-call-parser takes. Others are known by their name alone.
+var toolFormats = map[string]string{
+	"hermes":         "JSON in <tool_call> (Hermes)",
+	"qwen3_coder":    "XML in <tool_call> (Qwen3-Coder)",
+	"glm45":          "XML in <tool_call> (GLM)",
+	"mistral":        "[TOOL_CALLS] (Mistral)",
+	"llama3_json":    "JSON without a tag (Llama 3)",
+	"deepseek_v3":    "<｜tool▁calls▁begin｜> (DeepSeek)",
+	"deepseek_v31":   "<｜tool▁calls▁begin｜> (DeepSeek V3.1)",
+	"kimi_k2":        "<|tool_calls_section_begin|> (Kimi)",
+	"openai":         "channels of the harmony format",
+	"granite":        "<|tool_call|> or <tool_call> (Granite)",
+	"phi4_mini_json": "functools or <|tool_call|> (Phi)",
+	"minimax_m2":     "XML in <minimax:tool_call> (MiniMax)",
+}
+
+// toolFormat describes the form in which a model with the given chat template calls tools, which is
+// the one that weir serve reads; "" if it is not known.
+func toolFormat(template string) string {
+	f := toolcall.Detect(template)
+	if f == nil {
+		return ""
+	}
+	return or(toolFormats[f.Name()], f.Name())
 }
