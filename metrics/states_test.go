@@ -42,6 +42,7 @@ func TestStates(t *testing.T) {
 			close(ended)
 		}()
 		time.Sleep(500 * time.Millisecond) // about half of the answer, so that the window has moved on
+		synctest.Wait()                    // until a step that ends at this moment has been reported
 		used := h.Stats()
 		if used.BlocksWindowed == 0 || used.BlocksUsed-used.BlocksWindowed <= used.BlocksWindowed || used.StatesUsed == 0 {
 			t.Errorf("in the middle of an answer: %+v", used)

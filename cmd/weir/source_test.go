@@ -219,7 +219,7 @@ func TestThinkSuffixOfVocabulary(t *testing.T) {
 		}
 	}
 	for dir, want := range map[string]string{dir: "<think:own>", "": "<think>"} {
-		s, err := openSource(dir, &modelOptions{contentFormat: "auto", reasoningParser: "hy_v3", generationConfig: "auto", responseRole: "assistant"})
+		s, err := openSource(dir, &modelOptions{contentFormat: "auto", reasoningParser: "hy_v3", callParser: "auto", generationConfig: "auto", responseRole: "assistant"})
 		if err != nil {
 			t.Fatal(err)
 		}
