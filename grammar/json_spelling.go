@@ -1,9 +1,6 @@
 package grammar
 
-import (
-	"math/big"
-	"strconv"
-)
+import "math/big"
 
 // Texts inside JSON are decoded texts: a language of strings or a constant says nothing
 // of escapes. This file spells them as they are written.
@@ -134,13 +131,33 @@ func (b *builder) escapes(to escapeTo) int32 {
 	return s
 }
 
+// constantNames are the names of null, true and false.
+type constantNames struct{ null, yes, no string }
+
+var (
+	jsonNames   = constantNames{"null", "true", "false"}
+	pythonNames = constantNames{"None", "True", "False"}
+)
+
+func (n *constantNames) of(v bool) string {
+	if v {
+		return n.yes
+	}
+	return n.no
+}
+
 // literal reads the value v, with ws between its tokens, and sep after commas and colons.
 func (b *builder) literal(from int32, v any, ws, sep frag) int32 {
+	return b.constant(from, v, ws, sep, &jsonNames)
+}
+
+// constant is literal with other names of null, true and false.
+func (b *builder) constant(from int32, v any, ws, sep frag, names *constantNames) int32 {
 	switch v := v.(type) {
 	case nil:
-		return b.lit(from, "null")
+		return b.lit(from, names.null)
 	case bool:
-		return b.lit(from, strconv.FormatBool(v))
+		return b.lit(from, names.of(v))
 	case string:
 		return b.lit(from, quoteJSON(v))
 	case numeral:
@@ -151,7 +168,7 @@ func (b *builder) literal(from int32, v any, ws, sep frag) int32 {
 			if i > 0 {
 				s = sep(b.lit(s, ","))
 			}
-			s = ws(b.literal(s, e, ws, sep))
+			s = ws(b.constant(s, e, ws, sep, names))
 		}
 		return b.lit(s, "]")
 	case *object:
@@ -161,7 +178,7 @@ func (b *builder) literal(from int32, v any, ws, sep frag) int32 {
 				s = sep(b.lit(s, ","))
 			}
 			s = sep(b.lit(ws(b.lit(s, quoteJSON(k))), ":"))
-			s = ws(b.literal(s, v.m[k], ws, sep))
+			s = ws(b.constant(s, v.m[k], ws, sep, names))
 		}
 		return b.lit(s, "}")
 	}

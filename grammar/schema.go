@@ -3,7 +3,6 @@ package grammar
 import (
 	"math/big"
 	"slices"
-	"strconv"
 )
 
 // schemas lowers a JSON schema. A rule stands for a set of schemas that hold for a
@@ -17,6 +16,7 @@ type schemas struct {
 	sep         frag             // what may follow a comma or a colon
 	tight       bool             // ws is nothing, so the common rules without whitespace can be used
 	spaced      bool             // the same for those with a space after commas and colons
+	names       *constantNames   // of null, true and false
 	loose       bool             // ws is the default, so the common rules with whitespace can be used
 	rules       map[string]int32 // of each set of schemas, by its key
 	verdicts    map[string]verdict
@@ -83,7 +83,7 @@ func (s *schemas) attempt(f func()) (ok bool) {
 func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32),
-		texts: make(map[textKey]*dfa), emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny}
+		texts: make(map[textKey]*dfa), emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny, names: &jsonNames}
 	switch {
 	case o.WhitespacePattern != "":
 		s.ws = b.whitespace(o.WhitespacePattern)
@@ -224,7 +224,7 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 		if n.enum != nil {
 			for _, v := range n.enum {
 				if s.holdsAll(v, a) {
-					s.b.eps(s.b.literal(from, v, s.ws, s.sep), to)
+					s.b.eps(s.b.constant(from, v, s.ws, s.sep, s.names), to)
 				}
 			}
 			return to
@@ -236,11 +236,11 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 			s.b.eps(f(from), to)
 		}
 	}
-	has(kindNull, func(at int32) int32 { return s.b.lit(at, "null") })
+	has(kindNull, func(at int32) int32 { return s.b.lit(at, s.names.null) })
 	has(kindBool, func(at int32) int32 {
 		end := s.b.state()
 		for _, v := range a.bools() {
-			s.b.eps(s.b.lit(at, strconv.FormatBool(v)), end)
+			s.b.eps(s.b.lit(at, s.names.of(v)), end)
 		}
 		return end
 	})

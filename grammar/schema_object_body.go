@@ -19,14 +19,22 @@ type objectBody struct {
 	places    []int32 // by count: the place (i+1, count), or -1 if there is none
 	names     []int32 // by count: the trie of the names at (i+1, count), or -1 if there are none
 	mandatory []int32 // by i: the number of required properties before the i-th
+	keywords  bool    // the properties are keyword arguments (tag_python.go)
 }
 
 // body reads an object with the properties of m.
 func (s *schemas) body(from int32, m *members) int32 {
+	o := &objectBody{s: s, m: m}
+	return s.b.lit(o.properties(s.ws(s.b.lit(from, "{"))), "}")
+}
+
+// properties reads what is between the braces of the object.
+func (o *objectBody) properties(from int32) int32 {
+	s, m := o.s, o.m
 	if m.least <= int64(m.required) {
 		m.least = 0 // the required properties are enough
 	}
-	o := &objectBody{s: s, m: m, counts: countsToTell(m), end: s.b.state(), canEnd: true}
+	o.counts, o.end, o.canEnd = countsToTell(m), s.b.state(), true
 	o.countMandatory()
 	o.undeclared()
 	o.names = slices.Repeat([]int32{-1}, o.counts+1)
@@ -34,10 +42,10 @@ func (s *schemas) body(from int32, m *members) int32 {
 	for i := len(m.declared); i >= 0; i-- {
 		o.prepend(i)
 	}
-	if at := s.ws(s.b.lit(from, "{")); o.places[0] >= 0 {
-		s.b.eps(at, o.places[0])
+	if o.places[0] >= 0 {
+		s.b.eps(from, o.places[0])
 	}
-	return s.b.lit(o.end, "}")
+	return o.end
 }
 
 func (o *objectBody) countMandatory() {
@@ -85,7 +93,10 @@ func (o *objectBody) addName(p *member, least, most int) {
 	}
 	read := make([]int32, o.counts+1) // by the count after it: the state between name and colon; 0: none yet
 	text := p.spelled
-	if text == "" {
+	switch {
+	case o.keywords:
+		text = p.name + "="
+	case text == "":
 		text = quoteJSON(p.name)
 	}
 	for count := range o.names {
@@ -98,7 +109,11 @@ func (o *objectBody) addName(p *member, least, most int) {
 		}
 		if read[to] == 0 {
 			read[to] = b.state()
-			b.eps(o.s.ws(value(o.s.sep(b.lit(o.s.ws(read[to]), ":")))), o.places[to])
+			at := read[to]
+			if !o.keywords {
+				at = o.s.sep(b.lit(o.s.ws(at), ":"))
+			}
+			b.eps(o.s.ws(value(at)), o.places[to])
 		}
 		o.names[count] = b.withWord(o.names[count], text, read[to])
 	}
@@ -140,7 +155,12 @@ func (o *objectBody) undeclared() {
 		o.differing()
 		return
 	}
-	rule := o.s.undeclaredRule(m)
+	rule := int32(0)
+	if o.keywords {
+		rule = o.s.undeclaredKeyword(m)
+	} else {
+		rule = o.s.undeclaredRule(m)
+	}
 	for count := range o.undecl {
 		if o.full(count) || int64(count)+1 < m.least {
 			continue
