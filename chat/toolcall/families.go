@@ -11,7 +11,7 @@ import (
 // formats are all formats. Detect tries them in this order, so the more special ones come first.
 var formats = []*Format{
 	harmony, mistralIDs, mistral, mistralOld, kimi, deepseekV32, deepseekV31, deepseekV3, minimax, seed, qwenCoder, glm,
-	granite, granite20b, phi4, minimaxOld, jamba, longcat, internlm, llama, granite4, hermes,
+	granite, granite20b, phi4, minimaxOld, jamba, longcat, internlm, llama4Pythonic, pythonic, lfm2, llama, granite4, hermes,
 }
 
 // aliases are other names of formats.
@@ -222,4 +222,31 @@ var internlm = &Format{
 	before: "<|action_start|>\v<|plugin|>\n", after: "<|action_end|>", between: "\n",
 	object: true, nameKey: "name", argumentsKey: "parameters",
 	detect: []string{"<|action_start|>"},
+}
+
+// pythonic is that of Llama 3.2's small models and ToolACE (the templates that vLLM has for them,
+// pythonic_tool_parser.py): a list of calls in Python.
+var pythonic = &Format{
+	name: "pythonic", marks: []string{"["}, known: true, python: true,
+	section: "[", sectionEnd: "\v]", before: "\v", colon: "(", between: ", ",
+	detect: []string{"[func_name1("},
+}
+
+// llama4Pythonic is Llama 4's (llama4_pythonic_tool_parser.py): the same, perhaps between tokens.
+var llama4Pythonic = &Format{
+	name: "llama4_pythonic", marks: []string{"[", "<|python_start|>"}, known: true, python: true,
+	section: "[", sectionEnd: "\v]", before: "\v", colon: "(", between: ", ",
+	also: []*Format{{known: true, python: true,
+		section: "<|python_start|>\v[", sectionEnd: "\v]\v<|python_end|>", before: "\v", colon: "(", between: ", "}},
+	detect: []string{"[func_name1(", "<|header_start|>"},
+}
+
+// lfm2 is that of LFM2 and LFM2.5 (their templates): the same list between tokens, or, if the
+// prompt asks for it, one of JSON objects.
+var lfm2 = &Format{
+	name: "lfm2", marks: []string{"<|tool_call_start|>"}, python: true,
+	section: "<|tool_call_start|>\v[", sectionEnd: "\v]\v<|tool_call_end|>", before: "\v", colon: "(", between: ", ",
+	also: []*Format{{section: "<|tool_call_start|>\v[", sectionEnd: "\v]\v<|tool_call_end|>", before: "\v", after: "\v", between: "\v, ",
+		object: true, nameKey: "name", argumentsKey: "arguments"}},
+	detect: []string{"List of tools: [|||List of tools: <|tool_list_start|>["},
 }

@@ -55,6 +55,9 @@ type Format struct {
 	cleanName       func(string) string
 	// xml says how arguments are written that are no JSON.
 	xml *xmlStyle
+	// python says that a call is one of Python (python.go): colon is the parenthesis after the
+	// name, and what closes it is not in after.
+	python bool
 	// also are other ways in which calls are read, after the same marks.
 	also []*Format
 	// known says that a call without a mark begins where the name of a tool is complete.

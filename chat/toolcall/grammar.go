@@ -77,7 +77,10 @@ func (f *Format) format(tools []Tool, choice Choice, content []byte) (node, erro
 	case content != nil:
 		return node{"type": "or", "elements": []any{f.given(content), sequence(lineBreaks, f.allCalls(calls, parallel))}}, nil
 	}
-	if f.section != "" {
+	switch {
+	case f.python && f.known:
+		triggers, calls = f.unmarked(triggers, calls, tools, parallel)
+	case f.section != "":
 		calls = []node{f.allCalls(calls, parallel)}
 	}
 	slices.Sort(triggers)
@@ -95,10 +98,34 @@ func (f *Format) excluded(from int) []string {
 
 // trigger is the text after which a call of a tool has begun.
 func (f *Format) trigger(tool Tool) string {
-	if f.known {
+	switch {
+	case f.known && f.python:
+		return f.section + tool.Name + f.colon
+	case f.known:
 		return `{"` + f.nameKey + `": ` + string(jsontext.AppendString(nil, tool.Name))
 	}
 	return f.marks[0]
+}
+
+// unmarked returns the triggers and tags of calls in a section that no mark begins. A call begins
+// where the name of a tool follows the beginning of the section or, with parallel, what is between
+// two calls, so there are two tags for each tool, and not one section for each that may come first
+// with all tools in it.
+func (f *Format) unmarked(triggers []string, calls []node, tools []Tool, parallel bool) ([]string, []node) {
+	var tags []node
+	for i, call := range calls {
+		begin, end := unspaced(f.section)+call["begin"].(string), call["end"].(string)
+		if !parallel {
+			end += unspaced(f.sectionEnd)
+		}
+		tags = append(tags, node{"type": "tag", "begin": begin, "content": call["content"], "end": end})
+		if parallel {
+			begin = unspaced(f.between) + call["begin"].(string)
+			tags = append(tags, node{"type": "tag", "begin": begin, "content": call["content"], "end": end})
+			triggers = append(triggers, unspaced(f.between)+tools[i].Name+f.colon)
+		}
+	}
+	return triggers, tags
 }
 
 // lineBreaks are what models write between their thoughts and a call.
@@ -136,7 +163,10 @@ func (f *Format) call(tool Tool) (node, error) {
 		begin := f.before + `{"` + f.nameKey + `": ` + name + `, "` + f.argumentsKey + `": `
 		return tag(begin, arguments, "}"+f.after), nil
 	}
-	if name := []byte(tool.Name); !properName(name, f) || f.colon == "" && bytes.ContainsAny(name, f.nameEnds) || f.colon != "" && bytes.Contains(name, []byte(strings.TrimSpace(f.colon))) {
+	if f.python && !calledName(tool.Name) {
+		return nil, &ToolError{tool.Name, "has a name that this model cannot write"}
+	}
+	if name := []byte(tool.Name); !f.python && !properName(name, f) || f.colon == "" && bytes.ContainsAny(name, f.nameEnds) || f.colon != "" && bytes.Contains(name, []byte(strings.TrimSpace(f.colon))) {
 		return nil, &ToolError{tool.Name, "has a name that this model cannot write"}
 	}
 	if f.channels {
@@ -144,6 +174,10 @@ func (f *Format) call(tool Tool) (node, error) {
 	}
 	if f.xml != nil {
 		arguments["style"] = f.xml.grammar
+	}
+	if f.python {
+		arguments["style"] = "python"
+		return tag(f.before+tool.Name+f.colon, arguments, ")"+f.after), nil
 	}
 	if f.infix != "" {
 		id := node{"type": "regex", "pattern": f.pattern}

@@ -169,9 +169,12 @@ func (f *Format) head(tools []Tool, text []byte, opening, last bool) (h head, is
 	if is := c.match(f.before); is != yes {
 		return h, is
 	}
-	if f.object {
+	switch {
+	case f.object:
 		is = h.object(f, c, known, tools)
-	} else {
+	case f.python:
+		is = h.called(f, c, known, tools)
+	default:
 		is = h.named(f, c)
 	}
 	h.n = c.i

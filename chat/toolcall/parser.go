@@ -38,6 +38,7 @@ type Parser struct {
 	nesting  nesting // of the arguments
 	inObject bool    // the object around the arguments has not ended
 	xml      xmlReader
+	python   pythonReader
 }
 
 type state uint8
@@ -49,6 +50,7 @@ const (
 	inSection          // after a call in a section, where another one may follow
 	inParameters       // in the arguments of xmlStyle, between them
 	inValue            // in one of these
+	inPython           // in arguments of a call in Python
 )
 
 // NewParser returns a Parser for one output in which these tools may be called.
@@ -98,6 +100,8 @@ func (p *Parser) Next(text []byte, last bool) []Delta {
 			text, more = p.parameters(text, last)
 		case inValue:
 			text, more = p.value(text, last)
+		case inPython:
+			text, more = p.pythonArguments(text, last)
 		}
 	}
 	p.held = append(p.held, text...)
@@ -193,6 +197,10 @@ func (p *Parser) begin(h head, text []byte) (rest []byte) {
 		d.Arguments = []byte("{")
 		p.state = inParameters
 		p.readXML(h.name)
+	case p.use.python:
+		d.Arguments = []byte("{")
+		p.state = inPython
+		p.readPython(h.name)
 	default:
 		p.state, p.nesting = inArguments, nesting{}
 	}
@@ -247,7 +255,11 @@ func (p *Parser) ended(text []byte) []byte {
 func (p *Parser) section(text []byte, last bool) (rest []byte, more bool) {
 	if !p.use.chained {
 		c := &cursor{b: text, last: last}
-		if is := c.match(p.use.sectionEnd); is == unclear {
+		match := c.match
+		if p.use.python { // models leave out the token after the bracket
+			match = c.prefix
+		}
+		if is := match(p.use.sectionEnd); is == unclear {
 			return text, false
 		} else if is == yes {
 			p.state = inText

@@ -18,7 +18,7 @@ var weather = []Tool{
 	{Name: "now"},
 }
 
-var parserCases = []parserCase{
+var parserCases = append([]parserCase{
 	{"hermes", "Hello\n", "Hello\n", ""},
 	{"hermes", " \n", " \n", ""},
 	{"hermes", "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Köln\"}}\n</tool_call>", "", `weather({"city": "Köln"})`},
@@ -80,7 +80,7 @@ var parserCases = []parserCase{
 	{"minimax", "<tool_calls>\n{\"name\": \"now\", \"arguments\": {}}\n{\"name\": \"now\", \"arguments\": {}}\n</tool_calls>", "", `now({}) now({})`},
 	{"longcat", "<longcat_tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</longcat_tool_call>", "", `now({})`},
 	{"internlm", "<|action_start|><|plugin|>\n{\"name\": \"now\", \"parameters\": {}}<|action_end|>", "", `now({})`},
-}
+}, pythonCases...)
 
 // reading adds deltas up, and checks their order.
 type reading struct {
@@ -298,6 +298,10 @@ func TestDetect(t *testing.T) {
 	for template, want := range map[string]string{
 		`{{- '<tool_call>\n{"name": "' }}{{ '", "arguments": ' }}`: "hermes",
 		"{{ messages }}": "",
+		`{{- 'Respond in the format [func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)] ' }}{{- "<|start_header_id|>" }}`: "pythonic",
+		`{{- "<|header_start|>" }}{{- "Use exact format: [func_name1(param1=value1, param2=value2), func_name2(...)]\n" }}`:                                       "llama4_pythonic",
+		`{%- set ns.system_prompt = ns.system_prompt + "List of tools: <|tool_list_start|>[" -%}`:                                                                 "lfm2",
+		`{%- set ns.system_prompt = ns.system_prompt + "List of tools: [" -%}`:                                                                                    "lfm2",
 	} {
 		f := Detect(template)
 		if f == nil && want != "" || f != nil && f.Name() != want {

@@ -14,6 +14,8 @@ func written(f *Format, calls ...Call) string {
 		switch {
 		case f.object:
 			list = append(list, f.before+`{"`+f.nameKey+`": "`+c.Name+`", "`+f.argumentsKey+`": `+string(c.Arguments)+"}"+f.after)
+		case f.python:
+			list = append(list, f.before+c.Name+"("+writtenPython(c.Arguments)+")"+f.after)
 		case f.xml != nil:
 			list = append(list, f.before+c.Name+f.colon+writtenXML(f.xml, c.Arguments)+f.after)
 		case f.infix == ":":
@@ -41,4 +43,12 @@ func writtenXML(x *xmlStyle, arguments []byte) string {
 		b.WriteString(x.value + text + x.end + "\n")
 	}
 	return b.String()
+}
+
+func writtenPython(arguments []byte) string {
+	var list []string
+	for name, v := range jsontext.Trim(arguments).Members() {
+		list = append(list, string(name)+"="+string(v))
+	}
+	return strings.Join(list, ", ")
 }
