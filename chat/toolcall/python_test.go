@@ -13,6 +13,7 @@ var pythonCases = []parserCase{
 	{"pythonic", `[now(a=-1_000, b=+.5, c=1., d=0x1F, e=1e3, f=007, g=123456789012345678901234567890, h=true, i=null)]`, "", `now({"a": -1000, "b": 0.5, "c": 1, "d": 31, "e": 1e3, "f": 7, "g": 123456789012345678901234567890, "h": true, "i": null})`},
 	{"pythonic", `[now(a="\x41\u00e9\U0001F600\101\a\q\\\x4", b=r"\n\"", c="""x""y"\n""", d="", e='' 'b' "c", f=f"{x}")]`, "",
 		`now({"a": "\u0041\u00e9😀\u0041\u0007\\q\\\\x4", "b": "\\n\\\"", "c": "x\"\"y\"\n", "d": "", "e": "bc", "f": "{x}"})`},
+	{"pythonic", `[now(a="a\/b \ud83d\ude00", b='\8\x4')]`, "", `now({"a": "a/b \ud83d\ude00", "b": "\\8\\x4"})`},
 	{"pythonic", "[now(a=\"x\ny\t\", b='''l\n'm''' )]", "", `now({"a": "x\ny\t", "b": "l\n'm"})`},
 	{"pythonic", `[now(a=date(2026, "1)", [1]), b=some words, c=a-b="d", e=x=y)]`, "", `now({"a": "date(2026, \"1)\", [1])", "b": "some words", "c": "a-b=\"d\"", "e": "x=y"})`},
 	{"pythonic", `[weather("Köln", 2, True)]`, "", `weather({"city": "Köln", "days": 2, "argument_3": true})`},
