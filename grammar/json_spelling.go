@@ -1,6 +1,9 @@
 package grammar
 
-import "math/big"
+import (
+	"math/big"
+	"strings"
+)
 
 // Texts inside JSON are decoded texts: a language of strings or a constant says nothing
 // of escapes. This file spells them as they are written.
@@ -131,15 +134,43 @@ func (b *builder) escapes(to escapeTo) int32 {
 	return s
 }
 
-// constantNames are the names of null, true and false.
-type constantNames struct{ null, yes, no string }
+// spelling is what is not written as in JSON.
+type spelling struct {
+	null, yes, no string // the names of null, true and false
+	// bare is what follows the keys of objects, which have no quotes then. "": they are strings.
+	bare  string
+	quote frag           // is around strings, which have no escapes then; nil: they are as in JSON
+	texts *xmlParameters // reads what is between such quotes
+}
 
 var (
-	jsonNames   = constantNames{"null", "true", "false"}
-	pythonNames = constantNames{"None", "True", "False"}
+	jsonSpelling   = spelling{null: "null", yes: "true", no: "false"}
+	pythonSpelling = spelling{null: "None", yes: "True", no: "False"}
 )
 
-func (n *constantNames) of(v bool) string {
+// text reads the string v.
+func (n *spelling) text(b *builder, from int32, v string) int32 {
+	switch {
+	case n.quote == nil:
+		return b.lit(from, quoteJSON(v))
+	case strings.Contains(v, n.texts.style.end):
+		return b.state()
+	}
+	return n.quote(b.lit(n.quote(from), v))
+}
+
+// key reads the key k and what follows it, with sep after that.
+func (n *spelling) key(b *builder, from int32, k string, ws, sep frag) int32 {
+	switch {
+	case n.bare == "":
+		return sep(b.lit(ws(b.lit(from, quoteJSON(k))), ":"))
+	case !isKeyword(k):
+		return b.state()
+	}
+	return b.lit(from, k+n.bare)
+}
+
+func (n *spelling) of(v bool) string {
 	if v {
 		return n.yes
 	}
@@ -148,18 +179,18 @@ func (n *constantNames) of(v bool) string {
 
 // literal reads the value v, with ws between its tokens, and sep after commas and colons.
 func (b *builder) literal(from int32, v any, ws, sep frag) int32 {
-	return b.constant(from, v, ws, sep, &jsonNames)
+	return b.constant(from, v, ws, sep, &jsonSpelling)
 }
 
-// constant is literal with other names of null, true and false.
-func (b *builder) constant(from int32, v any, ws, sep frag, names *constantNames) int32 {
+// constant is literal with another spelling.
+func (b *builder) constant(from int32, v any, ws, sep frag, names *spelling) int32 {
 	switch v := v.(type) {
 	case nil:
 		return b.lit(from, names.null)
 	case bool:
 		return b.lit(from, names.of(v))
 	case string:
-		return b.lit(from, quoteJSON(v))
+		return names.text(b, from, v)
 	case numeral:
 		return b.literalNumber(from, v)
 	case []any:
@@ -177,7 +208,7 @@ func (b *builder) constant(from int32, v any, ws, sep frag, names *constantNames
 			if i > 0 {
 				s = sep(b.lit(s, ","))
 			}
-			s = sep(b.lit(ws(b.lit(s, quoteJSON(k))), ":"))
+			s = names.key(b, s, k, ws, sep)
 			s = ws(b.constant(s, v.m[k], ws, sep, names))
 		}
 		return b.lit(s, "}")

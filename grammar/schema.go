@@ -12,11 +12,11 @@ import (
 type schemas struct {
 	b           *builder
 	d           *document
-	ws          frag             // what may be between JSON's tokens
-	sep         frag             // what may follow a comma or a colon
-	tight       bool             // ws is nothing, so the common rules without whitespace can be used
-	spaced      bool             // the same for those with a space after commas and colons
-	names       *constantNames   // of null, true and false
+	ws          frag // what may be between JSON's tokens
+	sep         frag // what may follow a comma or a colon
+	tight       bool // ws is nothing, so the common rules without whitespace can be used
+	spaced      bool // the same for those with a space after commas and colons
+	spell       *spelling
 	loose       bool             // ws is the default, so the common rules with whitespace can be used
 	rules       map[string]int32 // of each set of schemas, by its key
 	verdicts    map[string]verdict
@@ -83,7 +83,7 @@ func (s *schemas) attempt(f func()) (ok bool) {
 func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32),
-		texts: make(map[textKey]*dfa), emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny, names: &jsonNames}
+		texts: make(map[textKey]*dfa), emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny, spell: &jsonSpelling}
 	switch {
 	case o.WhitespacePattern != "":
 		s.ws = b.whitespace(o.WhitespacePattern)
@@ -224,7 +224,7 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 		if n.enum != nil {
 			for _, v := range n.enum {
 				if s.holdsAll(v, a) {
-					s.b.eps(s.b.constant(from, v, s.ws, s.sep, s.names), to)
+					s.b.eps(s.b.constant(from, v, s.ws, s.sep, s.spell), to)
 				}
 			}
 			return to
@@ -236,16 +236,21 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 			s.b.eps(f(from), to)
 		}
 	}
-	has(kindNull, func(at int32) int32 { return s.b.lit(at, s.names.null) })
+	has(kindNull, func(at int32) int32 { return s.b.lit(at, s.spell.null) })
 	has(kindBool, func(at int32) int32 {
 		end := s.b.state()
 		for _, v := range a.bools() {
-			s.b.eps(s.b.lit(at, s.names.of(v)), end)
+			s.b.eps(s.b.lit(at, s.spell.of(v)), end)
 		}
 		return end
 	})
 	has(kindNumber, func(at int32) int32 { return s.number(at, a) })
-	has(kindString, func(at int32) int32 { return s.string(at, a) })
+	has(kindString, func(at int32) int32 {
+		if quote := s.spell.quote; quote != nil {
+			return quote(s.spell.texts.text(quote(at), a))
+		}
+		return s.string(at, a)
+	})
 	has(kindArray, func(at int32) int32 { return s.array(at, a) })
 	has(kindObject, func(at int32) int32 { return s.object(at, a) })
 	return to

@@ -287,6 +287,9 @@ func (s *schemas) objectWith(from int32, a alternative, before *givenMembers, ch
 		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: an object with names that are compared can be continued only in the spelling in which it would be generated")
 	}
 	if len(some) > 0 {
+		if s.spell.bare != "" {
+			fail(ErrUnsupported, a[0].path, "a property that violates a schema cannot be demanded in this style")
+		}
 		if m.differ > 0 {
 			fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced beside a demand for a property that violates a schema")
 		}

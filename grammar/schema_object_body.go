@@ -19,18 +19,21 @@ type objectBody struct {
 	places    []int32 // by count: the place (i+1, count), or -1 if there is none
 	names     []int32 // by count: the trie of the names at (i+1, count), or -1 if there are none
 	mandatory []int32 // by i: the number of required properties before the i-th
-	keywords  bool    // the properties are keyword arguments (tag_python.go)
+	bare      string  // what follows names without quotes; "": they are strings
 }
 
 // body reads an object with the properties of m.
 func (s *schemas) body(from int32, m *members) int32 {
-	o := &objectBody{s: s, m: m}
+	o := &objectBody{s: s, m: m, bare: s.spell.bare}
 	return s.b.lit(o.properties(s.ws(s.b.lit(from, "{"))), "}")
 }
 
 // properties reads what is between the braces of the object.
 func (o *objectBody) properties(from int32) int32 {
 	s, m := o.s, o.m
+	if o.bare != "" {
+		m.refuseBare()
+	}
 	if m.least <= int64(m.required) {
 		m.least = 0 // the required properties are enough
 	}
@@ -94,8 +97,8 @@ func (o *objectBody) addName(p *member, least, most int) {
 	read := make([]int32, o.counts+1) // by the count after it: the state between name and colon; 0: none yet
 	text := p.spelled
 	switch {
-	case o.keywords:
-		text = p.name + "="
+	case o.bare != "":
+		text = p.name + o.bare
 	case text == "":
 		text = quoteJSON(p.name)
 	}
@@ -110,7 +113,7 @@ func (o *objectBody) addName(p *member, least, most int) {
 		if read[to] == 0 {
 			read[to] = b.state()
 			at := read[to]
-			if !o.keywords {
+			if o.bare == "" {
 				at = o.s.sep(b.lit(o.s.ws(at), ":"))
 			}
 			b.eps(o.s.ws(value(at)), o.places[to])
@@ -156,8 +159,8 @@ func (o *objectBody) undeclared() {
 		return
 	}
 	rule := int32(0)
-	if o.keywords {
-		rule = o.s.undeclaredKeyword(m)
+	if o.bare != "" {
+		rule = o.s.undeclaredBare(m, o.bare)
 	} else {
 		rule = o.s.undeclaredRule(m)
 	}

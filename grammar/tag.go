@@ -207,8 +207,9 @@ func (t *tags) read(from int32, n tagNode) int32 {
 
 func (t *tags) schema(from int32, n tagNode) int32 {
 	if s, ok := n.o.m["style"]; ok && s != nil && n.text("style") != "json" {
-		if n.text("style") == "python" {
-			return t.keywords(from, n)
+		switch style := n.text("style"); style {
+		case "python", "gemma":
+			return t.keywords(from, n, style)
 		}
 		return t.xml(from, n, n.text("style"))
 	}

@@ -2,39 +2,57 @@ package grammar
 
 import "slices"
 
-// The style python is how models write the arguments of a tool as those of a call in Python:
-// keyword arguments, with a comma and a space between them, as in
+// Two styles of arguments of a tool are lists of keys and values, whose keys have no quotes.
+//
+// The style python is how models write a call in Python: keyword arguments, with a comma and a
+// space between them, as in
 //
 //	city="Paris", days=2, deep={"a": [None, True]}
 //
 // Strings, numbers, lists and dicts are spelled as in JSON, which is Python as well; null, true
-// and false are None, True and False, on every level. Names are identifiers.
+// and false are None, True and False, on every level.
+//
+// The style gemma is that of Gemma 4, whose strings have a token of their own around them and no
+// escapes, and whose keys have no quotes on any level:
+//
+//	city:<|"|>Paris<|"|>,days:2,deep:{a:[null,true]}
+//
+// Names are identifiers.
 
-// keywords reads the object of a schema in the style python, without the parentheses.
-func (t *tags) keywords(from int32, n tagNode) int32 {
+// gemmaText is how strings are in the style gemma. Like DeepSeek's, they have no line breaks
+// around them.
+var gemmaText = xmlStyle{end: `<|"|>`, types: xmlDSML}
+
+// keywords reads the object of a schema in one of these styles, without what is around it.
+func (t *tags) keywords(from int32, n tagNode, style string) int32 {
 	path := stepPath(n.path, "json_schema")
 	schema := n.schema()
 	s := newSchemas(t.b, schema, path, t.schemaOptions(n))
-	s.ws, s.sep = tight, t.b.space
-	s.loose, s.tight, s.spaced = false, false, false // the common rules have the names of JSON
-	s.names = &pythonNames
+	s.loose, s.tight, s.spaced = false, false, false // the common rules are those of JSON
+	bare := "="
+	if s.ws, s.sep, s.spell = tight, t.b.space, &pythonSpelling; style == "gemma" {
+		bare = ":"
+		quote := func(at int32) int32 { return t.lit(at, gemmaText.end) }
+		s.sep, s.spell = tight, &spelling{null: "null", yes: "true", no: "false", bare: bare, quote: quote}
+		s.spell.texts = &xmlParameters{b: t.b, s: s, style: &gemmaText, path: path}
+	}
 	to := t.b.state()
 	objects := false
 	for _, a := range s.expand([]any{schema}, true) {
 		if a.kinds()&kindObject != 0 && !slices.ContainsFunc(a, func(n *schemaNode) bool { return n.enum != nil }) {
-			t.b.eps(s.keywordArguments(from, a, path), to)
+			t.b.eps(s.keywordArguments(from, a, bare), to)
 			objects = true
 		}
 	}
 	if !objects {
-		fail(ErrUnsupported, path, "in the style python, the schema must be one of objects")
+		fail(ErrUnsupported, path, "in the style %s, the schema must be one of objects", style)
 	}
 	return to
 }
 
 // keywordArguments reads the properties of a, in the order of the schema. Undeclared ones come
 // last.
-func (s *schemas) keywordArguments(from int32, a alternative, path string) int32 {
+func (s *schemas) keywordArguments(from int32, a alternative, bare string) int32 {
 	m := s.members(a)
 	m.undeclared = s.undeclared(a, m) // before those that may not appear are dropped
 	m.declared = slices.DeleteFunc(m.declared, func(p member) bool {
@@ -43,42 +61,51 @@ func (s *schemas) keywordArguments(from int32, a alternative, path string) int32
 	if slices.ContainsFunc(m.declared, func(p member) bool { return p.barred }) || !s.enough(m) {
 		return s.b.state()
 	}
-	if m.differ > 0 {
-		fail(ErrUnsupported, path, "a number of undeclared properties cannot be enforced in the style python")
-	}
 	if a.demands() {
-		fail(ErrUnsupported, path, "a property that violates a schema cannot be demanded in the style python")
+		fail(ErrUnsupported, a[0].path, "a property that violates a schema cannot be demanded in this style")
 	}
-	names := s.keywordNames(nil)
-	for _, p := range m.declared {
-		if !names.match(p.name) {
-			fail(ErrUnsupported, stepPath(path, "properties"), "the name %s is no identifier, so it cannot be written in the style python", quoteJSON(p.name))
-		}
-	}
-	o := &objectBody{s: s, m: m, keywords: true}
+	o := &objectBody{s: s, m: m, bare: bare}
 	return o.properties(from)
 }
 
-// keywordNames are those of names (nil: all) that are identifiers.
-func (s *schemas) keywordNames(names *dfa) *dfa {
-	d, ok := regexDFA(parseRegex("[a-zA-Z_][a-zA-Z0-9_]*", s.b.meter), false, s.b)
-	if ok && names != nil {
-		d, ok = d.intersect(names)
+// refuseBare refuses what cannot be written with keys without quotes.
+func (m *members) refuseBare() {
+	if m.differ > 0 {
+		fail(ErrUnsupported, m.leastPath, "a number of undeclared properties cannot be enforced in this style")
 	}
-	if !ok {
-		fail(ErrTooComplex, "", "the names of the properties need too many states")
+	for _, p := range m.declared {
+		if !isKeyword(p.name) {
+			fail(ErrUnsupported, "", "the name %s is no identifier, so it cannot be written in this style", quoteJSON(p.name))
+		}
 	}
-	return d
 }
 
-// undeclaredKeyword is the rule for one undeclared property.
-func (s *schemas) undeclaredKeyword(m *members) int32 {
+// isKeyword reports whether name is an identifier.
+func isKeyword(name string) bool {
+	for i, r := range name {
+		if !(r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || i > 0 && '0' <= r && r <= '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// undeclaredBare is the rule for one undeclared property, whose name is an identifier with bare
+// after it.
+func (s *schemas) undeclaredBare(m *members, bare string) int32 {
 	b := s.b
 	r := b.rule()
 	to := b.state()
 	b.accept(to)
 	for _, o := range m.undeclared {
-		at := b.lit(b.embed(b.start(r), s.keywordNames(o.names)), "=")
+		d, ok := regexDFA(parseRegex("[a-zA-Z_][a-zA-Z0-9_]*", b.meter), false, b)
+		if ok && o.names != nil {
+			d, ok = d.intersect(o.names)
+		}
+		if !ok {
+			fail(ErrTooComplex, "", "the names of the properties need too many states")
+		}
+		at := b.lit(b.embed(b.start(r), d), bare)
 		b.eps(b.call(at, s.value(o.set)), to)
 	}
 	return r

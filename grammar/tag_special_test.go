@@ -44,7 +44,7 @@ func takes(g *Grammar, text string) bool {
 }
 
 func TestTagSpecialTexts(t *testing.T) {
-	v := markedVocabulary(t, "<call>", "</call>", "<call>>", "<s>", "<end>")
+	v := markedVocabulary(t, "<call>", "</call>", "<call>>", "<s>", `<|"|>`, "<end>")
 	call := `{"type":"tag","begin":"<call>f=","content":{"type":"regex","pattern":"[0-9]+"},"end":"</call>"}`
 	for _, c := range []struct {
 		name, format string
@@ -64,6 +64,8 @@ func TestTagSpecialTexts(t *testing.T) {
 			[]string{"{<call>}f=1{</call>}{<s>}{<call>}f=1{</call>}"}, []string{"{<call>}f=1{</call>}<s>{<call>}f=1{</call>}"}},
 		{"mixed", `{"type":"triggered_tags","triggers":["[n","<call>"],"tags":[` + call + `,{"type":"tag","begin":"[n","content":{"type":"regex","pattern":"[0-9]"},"end":"]"}]}`,
 			[]string{"x[n1]{<call>}f=1{</call>}[[n2]"}, []string{"[n{<call>}", "[n1]<call>"}},
+		{"Gemma's strings", `{"type":"json_schema","style":"gemma","json_schema":{"type":"object","properties":{"a":{"type":"string"},"b":{"enum":["x",{"c":"y"}]},"d":{"pattern":"^z+$"}},"additionalProperties":false}}`,
+			[]string{"", `a:{<|"|>}x<|"{<|"|>},b:{<|"|>}x{<|"|>},d:{<|"|>}zz{<|"|>}`, `d:1`}, []string{`a:<|"|>x<|"|>`, `a:{<|"|>}<|"|>{<|"|>}`, `a:{<|"|>}x`, `d:{<|"|>}y{<|"|>}`, `a:{<s>}`}},
 		{"excluded", `{"type":"any_text","excludes":["<call>","no"]}`, []string{"a<call"}, []string{"{<call>}", "<call>", "no"}},
 	} {
 		g := mustCompile(t, tag(`{"special_tokens":true,"format":`+c.format+`}`), v)

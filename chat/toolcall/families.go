@@ -11,7 +11,7 @@ import (
 // formats are all formats. Detect tries them in this order, so the more special ones come first.
 var formats = []*Format{
 	harmony, mistralIDs, mistral, mistralOld, kimi, deepseekV32, deepseekV31, deepseekV3, minimax, seed, qwenCoder, glm,
-	granite, granite20b, phi4, minimaxOld, jamba, longcat, internlm, llama4Pythonic, pythonic, lfm2, llama, granite4, hermes,
+	granite, granite20b, phi4, minimaxOld, jamba, longcat, internlm, llama4Pythonic, pythonic, lfm2, gemma4, llama, granite4, hermes,
 }
 
 // aliases are other names of formats.
@@ -227,16 +227,16 @@ var internlm = &Format{
 // pythonic is that of Llama 3.2's small models and ToolACE (the templates that vLLM has for them,
 // pythonic_tool_parser.py): a list of calls in Python.
 var pythonic = &Format{
-	name: "pythonic", marks: []string{"["}, known: true, python: true,
+	name: "pythonic", marks: []string{"["}, known: true, python: &inPython,
 	section: "[", sectionEnd: "\v]", before: "\v", colon: "(", between: ", ",
 	detect: []string{"[func_name1("},
 }
 
 // llama4Pythonic is Llama 4's (llama4_pythonic_tool_parser.py): the same, perhaps between tokens.
 var llama4Pythonic = &Format{
-	name: "llama4_pythonic", marks: []string{"[", "<|python_start|>"}, known: true, python: true,
+	name: "llama4_pythonic", marks: []string{"[", "<|python_start|>"}, known: true, python: &inPython,
 	section: "[", sectionEnd: "\v]", before: "\v", colon: "(", between: ", ",
-	also: []*Format{{known: true, python: true,
+	also: []*Format{{known: true, python: &inPython,
 		section: "<|python_start|>\v[", sectionEnd: "\v]\v<|python_end|>", before: "\v", colon: "(", between: ", "}},
 	detect: []string{"[func_name1(", "<|header_start|>"},
 }
@@ -244,9 +244,16 @@ var llama4Pythonic = &Format{
 // lfm2 is that of LFM2 and LFM2.5 (their templates): the same list between tokens, or, if the
 // prompt asks for it, one of JSON objects.
 var lfm2 = &Format{
-	name: "lfm2", marks: []string{"<|tool_call_start|>"}, python: true,
+	name: "lfm2", marks: []string{"<|tool_call_start|>"}, python: &inPython,
 	section: "<|tool_call_start|>\v[", sectionEnd: "\v]\v<|tool_call_end|>", before: "\v", colon: "(", between: ", ",
 	also: []*Format{{section: "<|tool_call_start|>\v[", sectionEnd: "\v]\v<|tool_call_end|>", before: "\v", after: "\v", between: "\v, ",
 		object: true, nameKey: "name", argumentsKey: "arguments"}},
 	detect: []string{"List of tools: [|||List of tools: <|tool_list_start|>["},
+}
+
+// gemma4 is Gemma 4's (its template): keys without quotes, and strings between tokens.
+var gemma4 = &Format{
+	name: "gemma4", marks: []string{"<|tool_call>"}, python: &inGemma,
+	before: "<|tool_call>call:", colon: "{", after: "<tool_call|>", between: "\v",
+	detect: []string{"<|tool_call>call:"},
 }

@@ -55,9 +55,9 @@ type Format struct {
 	cleanName       func(string) string
 	// xml says how arguments are written that are no JSON.
 	xml *xmlStyle
-	// python says that a call is one of Python (python.go): colon is the parenthesis after the
-	// name, and what closes it is not in after.
-	python bool
+	// python says how a call is written that is one of Python, or nearly (python.go): colon is the
+	// bracket after the name, and what closes it is not in after.
+	python *pythonStyle
 	// also are other ways in which calls are read, after the same marks.
 	also []*Format
 	// known says that a call without a mark begins where the name of a tool is complete.
@@ -141,6 +141,9 @@ func (f *Format) Tokens() []string {
 	for _, g := range append([]*Format{f}, f.also...) {
 		for _, text := range append([]string{g.section, g.sectionEnd, g.before, g.colon, g.after}, g.marks...) {
 			add(text)
+		}
+		if g.python != nil {
+			add(g.python.quote)
 		}
 		if x := g.xml; x != nil {
 			add(x.key)

@@ -78,7 +78,7 @@ func (f *Format) format(tools []Tool, choice Choice, content []byte) (node, erro
 		return node{"type": "or", "elements": []any{f.given(content), sequence(lineBreaks, f.allCalls(calls, parallel))}}, nil
 	}
 	switch {
-	case f.python && f.known:
+	case f.python != nil && f.known:
 		triggers, calls = f.unmarked(triggers, calls, tools, parallel)
 	case f.section != "":
 		calls = []node{f.allCalls(calls, parallel)}
@@ -99,7 +99,7 @@ func (f *Format) excluded(from int) []string {
 // trigger is the text after which a call of a tool has begun.
 func (f *Format) trigger(tool Tool) string {
 	switch {
-	case f.known && f.python:
+	case f.known && f.python != nil:
 		return f.section + tool.Name + f.colon
 	case f.known:
 		return `{"` + f.nameKey + `": ` + string(jsontext.AppendString(nil, tool.Name))
@@ -163,10 +163,10 @@ func (f *Format) call(tool Tool) (node, error) {
 		begin := f.before + `{"` + f.nameKey + `": ` + name + `, "` + f.argumentsKey + `": `
 		return tag(begin, arguments, "}"+f.after), nil
 	}
-	if f.python && !calledName(tool.Name) {
+	if f.python != nil && !calledName(tool.Name) {
 		return nil, &ToolError{tool.Name, "has a name that this model cannot write"}
 	}
-	if name := []byte(tool.Name); !f.python && !properName(name, f) || f.colon == "" && bytes.ContainsAny(name, f.nameEnds) || f.colon != "" && bytes.Contains(name, []byte(strings.TrimSpace(f.colon))) {
+	if name := []byte(tool.Name); f.python == nil && !properName(name, f) || f.colon == "" && bytes.ContainsAny(name, f.nameEnds) || f.colon != "" && bytes.Contains(name, []byte(strings.TrimSpace(f.colon))) {
 		return nil, &ToolError{tool.Name, "has a name that this model cannot write"}
 	}
 	if f.channels {
@@ -175,9 +175,9 @@ func (f *Format) call(tool Tool) (node, error) {
 	if f.xml != nil {
 		arguments["style"] = f.xml.grammar
 	}
-	if f.python {
-		arguments["style"] = "python"
-		return tag(f.before+tool.Name+f.colon, arguments, ")"+f.after), nil
+	if f.python != nil {
+		arguments["style"] = f.python.grammar
+		return tag(f.before+tool.Name+f.colon, arguments, f.python.end+f.after), nil
 	}
 	if f.infix != "" {
 		id := node{"type": "regex", "pattern": f.pattern}

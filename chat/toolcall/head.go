@@ -172,7 +172,7 @@ func (f *Format) head(tools []Tool, text []byte, opening, last bool) (h head, is
 	switch {
 	case f.object:
 		is = h.object(f, c, known, tools)
-	case f.python:
+	case f.python != nil:
 		is = h.called(f, c, known, tools)
 	default:
 		is = h.named(f, c)

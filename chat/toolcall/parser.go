@@ -50,7 +50,7 @@ const (
 	inSection          // after a call in a section, where another one may follow
 	inParameters       // in the arguments of xmlStyle, between them
 	inValue            // in one of these
-	inPython           // in arguments of a call in Python
+	inCall             // in arguments of a call in Python
 )
 
 // NewParser returns a Parser for one output in which these tools may be called.
@@ -100,7 +100,7 @@ func (p *Parser) Next(text []byte, last bool) []Delta {
 			text, more = p.parameters(text, last)
 		case inValue:
 			text, more = p.value(text, last)
-		case inPython:
+		case inCall:
 			text, more = p.pythonArguments(text, last)
 		}
 	}
@@ -197,9 +197,9 @@ func (p *Parser) begin(h head, text []byte) (rest []byte) {
 		d.Arguments = []byte("{")
 		p.state = inParameters
 		p.readXML(h.name)
-	case p.use.python:
+	case p.use.python != nil:
 		d.Arguments = []byte("{")
-		p.state = inPython
+		p.state = inCall
 		p.readPython(h.name)
 	default:
 		p.state, p.nesting = inArguments, nesting{}
@@ -256,7 +256,7 @@ func (p *Parser) section(text []byte, last bool) (rest []byte, more bool) {
 	if !p.use.chained {
 		c := &cursor{b: text, last: last}
 		match := c.match
-		if p.use.python { // models leave out the token after the bracket
+		if p.use.python != nil { // models leave out the token after the bracket
 			match = c.prefix
 		}
 		if is := match(p.use.sectionEnd); is == unclear {

@@ -298,6 +298,7 @@ func TestDetect(t *testing.T) {
 	for template, want := range map[string]string{
 		`{{- '<tool_call>\n{"name": "' }}{{ '", "arguments": ' }}`: "hermes",
 		"{{ messages }}": "",
+		`{{- '<|tool_call>call:' + function['name'] + '{' -}}`: "gemma4",
 		`{{- 'Respond in the format [func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)] ' }}{{- "<|start_header_id|>" }}`: "pythonic",
 		`{{- "<|header_start|>" }}{{- "Use exact format: [func_name1(param1=value1, param2=value2), func_name2(...)]\n" }}`:                                       "llama4_pythonic",
 		`{%- set ns.system_prompt = ns.system_prompt + "List of tools: <|tool_list_start|>[" -%}`:                                                                 "lfm2",

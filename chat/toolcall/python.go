@@ -19,9 +19,28 @@ import (
 //	"Köln", 2                               the first two properties of the tool's schema
 //	(1, 2)                                  [1, 2]
 //	day=date(2026, 1, 1)                    "day": "date(2026, 1, 1)"
+//
+// Gemma 4's calls differ in that their arguments are as in a dict, and that a token is around strings,
+// in which nothing is escaped:
+//
+//	city:<|"|>Köln<|"|>,deep:{a:null}       "city": "Köln", "deep": {"a": null}
+
+// pythonStyle is how the arguments of such calls are written.
+type pythonStyle struct {
+	grammar string // what package grammar calls it
+	open    byte   // '(' if the arguments are those of a call, '{' if they are as in a dict
+	end     string // what follows the arguments
+	quote   string // what is around strings without escapes; "": only quotes are
+}
+
+var (
+	inPython = pythonStyle{grammar: "python", open: '(', end: ")"}
+	inGemma  = pythonStyle{grammar: "gemma", open: '{', end: "}", quote: `<|"|>`}
+)
 
 // pythonReader is the state within the arguments of such a call.
 type pythonReader struct {
+	style  *pythonStyle
 	tool   []byte // the schema of the arguments, if it is known
 	unkeyd int    // how many arguments without a keyword there were
 	open   []bracket
@@ -36,7 +55,7 @@ type pythonReader struct {
 	quote  byte // that the string ends with
 	triple bool // three of them
 	raw    bool // backslashes are themselves
-	quotes int  // of those that may be the end of a string with three
+	quotes int  // of those that may be the end of a string with three, or bytes of pythonStyle.quote
 	escape []byte
 }
 
@@ -66,13 +85,16 @@ const (
 	twice                      // after two: the string is empty, or begins with three
 	inString                   // in a string
 	ended                      // after a string, which another one may continue
+	inMark                     // in what may be the beginning of pythonStyle.quote
+	marked                     // in a string after that
 )
 
 // readPython begins to read the arguments of a call.
 func (p *Parser) readPython(name string) {
 	r := &p.python
+	r.style = p.use.python
 	r.tool, r.unkeyd, r.place, r.mode = nil, 0, atItem, between
-	r.open = append(r.open[:0], bracket{kind: '('})
+	r.open = append(r.open[:0], bracket{kind: r.style.open})
 	if i := slices.IndexFunc(p.tools, func(t Tool) bool { return t.Name == name }); i >= 0 {
 		r.tool = p.tools[i].Parameters
 	}
@@ -85,7 +107,8 @@ func (p *Parser) pythonArguments(text []byte, last bool) (rest []byte, more bool
 	for i := 0; i < len(text); i++ {
 		if r.next(text[i]); len(r.open) == 0 {
 			p.argument(bytes.Clone(r.out), true)
-			return p.ended(text[i+1:]), true
+			p.state = inEnd
+			return text[i+1:], true
 		}
 	}
 	if last {
@@ -121,6 +144,10 @@ func (r *pythonReader) next(b byte) {
 		r.next(b)
 	case inString:
 		r.inString(b)
+	case inMark:
+		r.inMark(b)
+	case marked:
+		r.inMarked(b)
 	case ended:
 		switch {
 		case isBlank(b):
@@ -167,7 +194,42 @@ func (r *pythonReader) token(b byte) {
 		}
 	default:
 		r.word, r.depth, r.inner, r.mode = r.word[:0], 0, 0, inWord
+		if r.style.quote != "" && b == r.style.quote[0] {
+			r.word, r.mode = append(r.word, b), inMark
+			return
+		}
 		r.inWord(b)
+	}
+}
+
+// inMark takes a byte after the beginning of the quote of the style, which is in r.word.
+func (r *pythonReader) inMark(b byte) {
+	if b != r.style.quote[len(r.word)] {
+		r.mode = inWord
+		r.inWord(b)
+		return
+	}
+	if r.word = append(r.word, b); len(r.word) == len(r.style.quote) {
+		r.begin(true)
+		r.out = append(r.out, '"')
+		r.mode, r.quotes = marked, 0
+	}
+}
+
+// inMarked takes a byte of a string between two of the quotes of the style. Only the first byte
+// of these is like it, so a part of one that is none cannot have the beginning of another in it.
+func (r *pythonReader) inMarked(b byte) {
+	quote := r.style.quote
+	if b != quote[r.quotes] {
+		r.out = appendEscaped(r.out, []byte(quote[:r.quotes]))
+		if r.quotes = 0; b != quote[0] {
+			r.text(b)
+			return
+		}
+	}
+	if r.quotes++; r.quotes == len(quote) {
+		r.out = append(r.out, '"')
+		r.finished()
 	}
 }
 
@@ -413,7 +475,9 @@ func (r *pythonReader) digit(b byte) {
 // cut writes what there is where the output ends within the arguments.
 func (r *pythonReader) cut() {
 	switch r.mode {
-	case inWord:
+	case marked:
+		r.out = appendEscaped(r.out, []byte(r.style.quote[:r.quotes]))
+	case inWord, inMark:
 		if r.ends() != 0 && r.top().kind == '(' { // most likely a key
 			r.item()
 			r.out = append(r.out, '"')

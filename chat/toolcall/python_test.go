@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -35,6 +36,15 @@ var pythonCases = []parserCase{
 	{"lfm2", `<|tool_call_start|>[{"name": "now", "arguments": {"a": 1}}]<|tool_call_end|>`, "", `now({"a": 1})`},
 	{"lfm2", `<|tool_call_start|>nothing<|tool_call_end|>`, "<|tool_call_start|>nothing<|tool_call_end|>", ""},
 	{"lfm2", `<|tool_call_start|>[1]`, "<|tool_call_start|>[1]", ""},
+	{"gemma4", `Yes.<|tool_call>call:weather{city:<|"|>Köln "\n" <|"<<|"|>,days:2}<tool_call|><|tool_call>call:now{}<tool_call|>`, "Yes.", `weather({"city": "Köln \"\\n\" <|\"<", "days": 2}) now({})`},
+	{"gemma4", `<|tool_call>call:now{a:{b:[<|"|>}<|"|>,null,None,true],<|"|>c d<|"|>:-1.5},e:[{f:[]}],g:<|"|><|"|>}<tool_call|>`, "", `now({"a": {"b": ["}", null, null, true], "c d": -1.5}, "e": [{"f": []}], "g": ""})`},
+	{"gemma4", `<|tool_call>call:now{ <|"|>a<|"|> : "b", c: plain text, d: <x>, e:12:30 } <tool_call|> b`, "b", `now({"a": "b", "c": "plain text", "d": "<x>", "e": "12:30"})`},
+	{"gemma4", `<|tool_call>call:now{a:<|"|>x<|"<|"|>}<tool_call|>`, "", `now({"a": "x<|\""})`},
+	{"gemma4", `<|tool_call>call:fs.read-file{a:1}`, "", `fs.read-file({"a": 1})`},
+	{"gemma4", `<|tool_call>call:now{a:<|"|>x<|"`, "", `now({"a": "x<|\")~`},
+	{"gemma4", `<|tool_call>call:now{a:<|"|>x<|"|>,b`, "", `now({"a": "x", "b)~`},
+	{"gemma4", `<|tool_call>call me<tool_call|>`, "<|tool_call>call me<tool_call|>", ""},
+	{"gemma4", `<|tool_call>call:now(1)`, "<|tool_call>call:now(1)", ""},
 }
 
 // TestPythonStreaming: arguments are returned as they come, and no text that cannot become a call
@@ -53,5 +63,15 @@ func TestPythonStreaming(t *testing.T) {
 		"", `[|0  2, "x": [ false]`, `[|0  true, {"a false]`, `[|0  ": 1} false]`, "[|0  ] false]", "[|0  } true]", "[|1 now { false]", "[|1  } true]"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestGemmaTokens: the parser sees the tokens around strings, which decoders leave out otherwise.
+func TestGemmaTokens(t *testing.T) {
+	tokens := format(t, "gemma4").Tokens()
+	for _, want := range []string{"<|tool_call>", `<|"|>`, "<tool_call|>"} {
+		if !slices.Contains(tokens, want) {
+			t.Errorf("%q is not among %q", want, tokens)
+		}
 	}
 }

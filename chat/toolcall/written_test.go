@@ -14,7 +14,9 @@ func written(f *Format, calls ...Call) string {
 		switch {
 		case f.object:
 			list = append(list, f.before+`{"`+f.nameKey+`": "`+c.Name+`", "`+f.argumentsKey+`": `+string(c.Arguments)+"}"+f.after)
-		case f.python:
+		case f.python == &inGemma:
+			list = append(list, f.before+c.Name+"{"+writtenGemma(c.Arguments)+"}"+f.after)
+		case f.python != nil:
 			list = append(list, f.before+c.Name+"("+writtenPython(c.Arguments)+")"+f.after)
 		case f.xml != nil:
 			list = append(list, f.before+c.Name+f.colon+writtenXML(f.xml, c.Arguments)+f.after)
@@ -51,4 +53,16 @@ func writtenPython(arguments []byte) string {
 		list = append(list, string(name)+"="+string(v))
 	}
 	return strings.Join(list, ", ")
+}
+
+func writtenGemma(arguments []byte) string {
+	var list []string
+	for name, v := range jsontext.Trim(arguments).Members() {
+		text := string(v)
+		if v.Kind() == jsontext.String {
+			text = `<|"|>` + v.Text() + `<|"|>`
+		}
+		list = append(list, string(name)+":"+text)
+	}
+	return strings.Join(list, ",")
 }
