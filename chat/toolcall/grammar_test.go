@@ -96,6 +96,9 @@ func draw(g *grammar.Grammar, rng *rand.Rand, begin string) (string, bool) {
 				}
 			}
 		}
+		if n := unfinished([]string{inGemma.quote}, text); i > 150 && (n > 0 || strings.Count(string(text), inGemma.quote)%2 == 1) && legal(int(inGemma.quote[n])) {
+			tok = int(inGemma.quote[n]) // the end of a string, which is not drawn by chance
+		}
 		if tok == endToken {
 			return string(text), true
 		}
