@@ -324,6 +324,9 @@ var toolFormats = map[string]string{
 	"openai":         "channels of the harmony format",
 	"granite":        "<|tool_call|> or <tool_call> (Granite)",
 	"phi4_mini_json": "functools or <|tool_call|> (Phi)",
+	"pythonic":       "calls in Python",
+	"lfm2":           "calls in Python in <|tool_call_start|> (LFM2)",
+	"gemma4":         "<|tool_call> (Gemma 4)",
 	"minimax_m2":     "XML in <minimax:tool_call> (MiniMax)",
 }
 
