@@ -337,7 +337,7 @@ func TestStoredForGPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines, err := checkStored(storedModel(t, c.stored), cfg, &o.engine)
+		lines, err := checkStored(blockModel(t, c.stored), cfg, &o.engine)
 		if got := fmt.Sprint(err); c.failure == "" && err != nil || !strings.Contains(got, c.failure) {
 			t.Errorf("%s %s: %v", c.stored, c.args, err)
 		}
@@ -347,8 +347,8 @@ func TestStoredForGPU(t *testing.T) {
 	}
 }
 
-// storedModel is a small network whose matrices are stored as blocks of a type, or as bfloat16.
-func storedModel(t *testing.T, stored string) *model.Model {
+// blockModel is a small network whose matrices are stored as blocks of a type, or as bfloat16.
+func blockModel(t *testing.T, stored string) *model.Model {
 	t.Helper()
 	d := weights.BF16
 	for b := weights.Q4_0; stored != "" && b.Blocked(); b++ {
