@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,21 +85,7 @@ func draw(g *grammar.Grammar, rng *rand.Rand, begin string) (string, bool) {
 		if legal(endToken) && (i > 300 || rng.IntN(3) == 0) {
 			return string(text), true
 		}
-		tok := rng.IntN(256)
-		for n := 0; !legal(tok) && n < 257; n++ {
-			tok = (tok + 1) % 257
-		}
-		if i > 150 || rng.IntN(3) == 0 {
-			for _, c := range []byte(`"}]0)'<`) {
-				if legal(int(c)) {
-					tok = int(c)
-					break
-				}
-			}
-		}
-		if n := unfinished([]string{inGemma.quote}, text); i > 150 && (n > 0 || strings.Count(string(text), inGemma.quote)%2 == 1) && legal(int(inGemma.quote[n])) {
-			tok = int(inGemma.quote[n]) // the end of a string, which is not drawn by chance
-		}
+		tok := randomToken(rng, legal, i > 150, text)
 		if tok == endToken {
 			return string(text), true
 		}
@@ -108,6 +95,24 @@ func draw(g *grammar.Grammar, rng *rand.Rand, begin string) (string, bool) {
 		text = append(text, byte(tok))
 	}
 	return string(text), false
+}
+
+// randomToken draws a legal token behind text. With late it is one that ends something, if any is.
+func randomToken(rng *rand.Rand, legal func(tok int) bool, late bool, text []byte) int {
+	tok := rng.IntN(256)
+	for n := 0; !legal(tok) && n < 257; n++ {
+		tok = (tok + 1) % 257
+	}
+	if late || rng.IntN(3) == 0 {
+		ends := []byte(`"}]0)'<`)
+		if i := slices.IndexFunc(ends, func(c byte) bool { return legal(int(c)) }); i >= 0 {
+			tok = int(ends[i])
+		}
+	}
+	if n := unfinished([]string{inGemma.quote}, text); late && (n > 0 || strings.Count(string(text), inGemma.quote)%2 == 1) && legal(int(inGemma.quote[n])) {
+		tok = int(inGemma.quote[n]) // the end of a string, which is not drawn by chance
+	}
+	return tok
 }
 
 // TestGrammarAccepts: what a format's grammar accepts of calls that are written as the family's
