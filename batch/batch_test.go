@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -216,7 +217,9 @@ func TestPool(t *testing.T) {
 			most.Store(n)
 		}
 		defer now.Add(-1)
-		time.Sleep(time.Millisecond)
+		for range 100 {
+			runtime.Gosched()
+		}
 		switch {
 		case l.CustomID == "busy" && tries.Add(1) < 4:
 			return Outcome{503, []byte(`{}`)}
@@ -253,7 +256,9 @@ func TestPoolBytes(t *testing.T) {
 			most.Store(n)
 		}
 		defer now.Add(-1)
-		time.Sleep(time.Millisecond)
+		for range 100 {
+			runtime.Gosched()
+		}
 		return Outcome{200, []byte(`{}`)}
 	})
 	p.Bytes = 10

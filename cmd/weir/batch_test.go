@@ -119,11 +119,12 @@ func TestBatchKilled(t *testing.T) {
 	if _, err := pipe.Write([]byte(first)); err != nil {
 		t.Fatal(err)
 	}
-	for { // it cannot end: its input has not
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C { // it cannot end: its input has not
 		if text, _ := os.ReadFile(out); bytes.Count(text, []byte("\n")) >= 10 {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
