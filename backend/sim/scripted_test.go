@@ -31,40 +31,45 @@ func TestScriptedAnswers(t *testing.T) {
 		d := newDriver(t, schedule, 1+g.IntN(2), []int{1, 3, 16}[g.IntN(3)], schedule, func(s backend.Spec) (backend.Backend, error) {
 			return NewScripted(s, Instant(), reply)
 		})
-		for _, s := range d.seqs {
-			s.params.MinTokens, s.params.BadWords = 0, nil
-		}
 		seqs := slices.Clone(d.seqs)
 		d.seqs = d.seqs[:0]
 		for i, s := range seqs {
+			s.params.MinTokens, s.params.BadWords = 0, nil
 			if i%2 == 0 {
 				s.params.Allowed = nil
 			}
 			d.add(s.params, s.tokens, 25)
 		}
 		d.run()
-		for i, s := range d.seqs {
-			want := reply(s.tokens[:s.prompt])
-			for j, id := range s.tokens[s.prompt:] {
-				legal := s.params.Allowed == nil || slices.Contains(s.params.Allowed, want[min(j, len(want)-1)])
-				if j < len(want) && legal {
-					written++
-					if id != want[j] {
-						t.Fatalf("schedule %d, sequence %d: token %d is %d, want %d", schedule, i, j, id, want[j])
-					}
-				}
-				if s.params.Allowed != nil && !slices.Contains(s.params.Allowed, id) {
-					t.Fatalf("schedule %d, sequence %d: token %d was not allowed", schedule, i, id)
-				}
-			}
-			if s.params.Allowed == nil && len(s.tokens)-s.prompt != len(want) {
-				t.Errorf("schedule %d, sequence %d: %d tokens, want %d", schedule, i, len(s.tokens)-s.prompt, len(want))
-			}
+		for _, s := range d.seqs {
+			written += checkScripted(t, s)
 		}
 	}
 	if written < 500 {
 		t.Errorf("only %d tokens were written by the script", written)
 	}
+}
+
+// checkScripted checks the output of s, and returns how many of its tokens the script has written.
+func checkScripted(t *testing.T, s *sequence) (written int) {
+	t.Helper()
+	want, out := reply(s.tokens[:s.prompt]), s.tokens[s.prompt:]
+	allowed := func(id int32) bool { return s.params.Allowed == nil || slices.Contains(s.params.Allowed, id) }
+	for j, id := range out {
+		if !allowed(id) {
+			t.Fatalf("%v: token %d was not allowed", s.tokens, j)
+		}
+		if j >= len(want) || !allowed(want[j]) {
+			continue
+		}
+		if written++; id != want[j] {
+			t.Fatalf("%v: token %d is %d, want %d", s.tokens, j, id, want[j])
+		}
+	}
+	if s.params.Allowed == nil && len(out) != len(want) {
+		t.Errorf("%v: %d tokens, want %d", s.tokens, len(out), len(want))
+	}
+	return written
 }
 
 // TestScriptedWithoutAnswer: a prompt without an answer gets what a paced backend without a script
