@@ -11,6 +11,7 @@ import (
 	"weir/internal/memory"
 	"weir/objects"
 	"weir/queues"
+	"weir/server/batchesapi"
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/responsesapi"
@@ -32,6 +33,10 @@ type Config struct {
 	// Responses keeps what POST /v1/responses answers; nil: nothing is kept. Whoever opened its
 	// database closes it, after Shutdown.
 	Responses *responsesapi.Store
+
+	// Batches keeps what is below /v1/files and /v1/batches; nil: there are no such paths. Whoever
+	// opened its database closes it, after Shutdown.
+	Batches *batchesapi.Store
 
 	// Functions says where functions are, and which of those that are not there
 	// unless asked for.
