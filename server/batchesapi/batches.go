@@ -1,7 +1,6 @@
 package batchesapi
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -232,7 +231,7 @@ func (h *Handlers) cancelBatch(c *transport.Call, id string) {
 	case row == nil:
 		c.Fail(errNotFound("batch", "batch_id", id))
 	case row.ended():
-		c.Fail(failure.BadRequest("batch_id", fmt.Sprintf("The batch is %s already.", row.Status)))
+		c.Fail(failure.BadRequest("batch_id", "The batch is %s already.", row.Status))
 	default:
 		h.runner.cancel(named{o, id})
 		h.runner.count(row)

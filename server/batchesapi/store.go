@@ -48,6 +48,9 @@ func NewStore(db *store.DB, limit int64, age time.Duration) *Store {
 	return &Store{db: db, limit: limit, age: age}
 }
 
+// StoreStats returns the counters of the database.
+func (s *Store) StoreStats() store.Stats { return s.db.Stats() }
+
 // owner is whose files and batches are: those of others are not found.
 type owner struct{ project, tenant string }
 
