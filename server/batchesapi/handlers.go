@@ -125,9 +125,9 @@ func errNotFound(what, param, id string) *api.Error {
 
 // clip shortens what a client has sent, for a message.
 func clip(text string) string {
-	const most = 64
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
+	const shown = 64
+	if len(text) > shown {
+		text = strings.ToValidUTF8(text[:shown], "") + "…"
 	}
 	return strconv.Quote(text)
 }

@@ -232,25 +232,29 @@ func TestB3Bounds(t *testing.T) {
 	send(t, h, strings.Repeat("x", 60))
 }
 
-// TestB4Foreign: files and batches are those of their project, and of the tenant.
-func TestB4Foreign(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "keys.yaml")
+// keyring has keys by name, each with more of what the file says of it.
+func keyring(t *testing.T, names ...string) *auth.Keyring {
+	t.Helper()
 	text := "keys:\n"
-	for _, name := range []string{"ann", "bob", "cid"} {
-		projects := `, projects: ["acme/shared"]`
-		if name == "cid" {
-			projects = ""
-		}
-		text += fmt.Sprintf("  - {id: %s, hash: %q%s}\n", name, servertest.KeyHash("sk-"+name), projects)
+	for i := 0; i < len(names); i += 2 {
+		text += fmt.Sprintf("  - {id: %s, hash: %q%s}\n", names[i], servertest.KeyHash("sk-"+names[i]), names[i+1])
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := auth.New(nil, file)
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	err := os.WriteFile(path, []byte(text), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newServer(t, nil, func(s *servertest.Setup) { s.Config.Keys = keys })
+	keys, err := auth.New(nil, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// TestB4Foreign: files and batches are those of their project, and of the tenant.
+func TestB4Foreign(t *testing.T) {
+	shared := `, projects: ["acme/shared"]`
+	h := newServer(t, nil, func(s *servertest.Setup) { s.Config.Keys = keyring(t, "ann", shared, "bob", shared, "cid", "") })
 	ann := []string{"Authorization: Bearer sk-ann", "Compat-Project: acme/shared"}
 	b := begin(t, h, line("a", ""), ann...)
 	done := until(t, h, b["id"], "completed", ann...)
