@@ -35,6 +35,9 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	if err := m.admit(ctx, &q.Options, &from); err != nil {
 		return nil, err
 	}
+	if in.tools != nil {
+		q.HideTools(in.tools.Changed())
+	}
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
 	}

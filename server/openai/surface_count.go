@@ -39,6 +39,9 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	if bad := m.admits(q.Model, in.from.Who); bad != nil {
 		return 0, bad
 	}
+	if a, ok := a.(changing); ok {
+		q.HideTools(a.Changed())
+	}
 	if bad := s.check(m, q); bad != nil {
 		return 0, bad
 	}
