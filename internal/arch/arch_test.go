@@ -42,6 +42,10 @@ var rules = map[string]rule{
 		may:    []string{"backend", "sampler", inv},
 		mayNot: noIO,
 	},
+	"batch": {
+		may:    []string{"internal/jsontext"},
+		mayNot: []string{"net"},
+	},
 	"bench": {
 		may:   []string{"internal/jsontext", "api"},
 		tests: []string{"internal/testkit"},
