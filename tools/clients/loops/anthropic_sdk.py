@@ -31,6 +31,12 @@ def get_weather(city: Literal["Oslo"]) -> str:
     return weather_in(city)
 
 
+@beta_tool
+def get_time(city: Literal["Oslo"]) -> str:
+    """Tell the time in a city."""
+    return '{"time": "12:30"}'
+
+
 @beta_async_tool(name="get_weather")
 async def get_weather_later(city: Literal["Oslo"]) -> str:
     """Tell the weather in a city."""
@@ -99,14 +105,14 @@ def runner_streamed():
 
 def runner_with_other_tools():
     """Tools that a program adds and removes between turns are sent in a message of the role system."""
-    runner = client.beta.messages.tool_runner(messages=user(weather_question), tools=[get_weather], **chat)
+    runner = client.beta.messages.tool_runner(messages=user(weather_question), tools=[get_weather, add], **chat)
     turns = []
     for message in runner:
         turns.append(message.stop_reason)
         if len(turns) == 1:
-            runner.add_tools(add)
-            runner.remove_tools(get_weather)
-    assert turns[0] == "tool_use" and len(turns) > 1, turns
+            runner.add_tools(get_time)
+            runner.remove_tools(add)
+    assert turns[0] == "tool_use" and turns[-1] == "end_turn" and asked == ["Oslo"], (turns, asked)
     asked.clear()
 
 
