@@ -45,6 +45,13 @@ type input struct {
 	tools  changing                    // nil: the tools of the chat are as it says
 }
 
+// hideTools leaves out of a chat what its surface says of its tools.
+func (in *input) hideTools(q *api.ChatRequest) {
+	if in.tools != nil {
+		q.HideTools(in.tools.Changed())
+	}
+}
+
 // preparingSize returns what preparing a body may take.
 func preparingSize(body []byte) int64 {
 	brackets := count(body, '[') + count(body, '{')
