@@ -53,9 +53,9 @@ func untyped(class string) bool {
 		"AyaVision", "Cohere2Vision"}, strings.TrimSuffix(class, "ForConditionalGeneration"))
 }
 
-// TestEveryWrapper: each architecture of which there is no checkpoint of its own gives the logits of the network that it wraps, wherever its
-// tensors are, and also where the part for text lacks a model_type.
-func TestEveryWrapper(t *testing.T) {
+// ownCheckpoints are the architectures of which there is a checkpoint.
+func ownCheckpoints(t *testing.T) map[string]bool {
+	t.Helper()
 	own := map[string]bool{}
 	for _, pattern := range []string{"testdata/*/config.json", "testdata/*/*/config.json"} {
 		list, err := filepath.Glob(pattern)
@@ -64,7 +64,7 @@ func TestEveryWrapper(t *testing.T) {
 		}
 		for _, path := range list {
 			var c struct{ Architectures []string }
-			if b, err := os.ReadFile(path); err != nil || json.Unmarshal(b, &c) != nil {
+			if err := json.Unmarshal(mapFile(t, path).Data, &c); err != nil {
 				t.Fatal(path, err)
 			}
 			for _, name := range c.Architectures {
@@ -72,67 +72,93 @@ func TestEveryWrapper(t *testing.T) {
 			}
 		}
 	}
+	return own
+}
+
+// TestEveryWrapper: each architecture of which there is no checkpoint of its own gives the logits of the network that it wraps, wherever its
+// tensors are, and also where the part for text lacks a model_type.
+func TestEveryWrapper(t *testing.T) {
+	own := ownCheckpoints(t)
 	for _, class := range model.Architectures() {
-		if _, ok := wrapped[class]; !ok && !own[class] && (strings.HasSuffix(class, "ForConditionalGeneration") || strings.HasSuffix(class, "ForCausalLM")) {
+		_, ok := wrapped[class]
+		generates := strings.HasSuffix(class, "ForConditionalGeneration") || strings.HasSuffix(class, "ForCausalLM")
+		if generates && !ok && !own[class] {
 			t.Errorf("%s has no checkpoint, and is not among those that have another one's", class)
 		}
 	}
-	prompt := []int32{5, 9, 14, 20, 7, 33, 61, 12, 40, 25, 8}
-	for class, c := range wrapped {
-		t.Run(class, func(t *testing.T) {
-			dir := filepath.Join("testdata", c.checkpoint)
-			var text map[string]any
-			if err := json.Unmarshal(mapFile(t, filepath.Join(dir, "config.json")).Data, &text); err != nil {
-				t.Fatal(err)
-			}
-			want := familyLogits(t, openModel(t, os.DirFS(dir)), prompt)
-			same := func(what string, config map[string]any, name func(string) string) {
-				b, err := json.Marshal(config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				data := renamed(t, filepath.Join(dir, "model.safetensors"), name, "vision_tower.patch.weight")
-				if c.textType == "" {
-					data = renamed(t, filepath.Join(dir, "model.safetensors"), name)
-				}
-				m := openModel(t, fstest.MapFS{"config.json": {Data: b}, "model.safetensors": {Data: data}})
-				if got := familyLogits(t, m, prompt); m.Config.Architecture != class || !reflect.DeepEqual(got, want) {
-					t.Errorf("%s: %s gives other logits", what, m.Config.Architecture)
-				}
-			}
-			if c.textType == "" { // another name alone
-				text["architectures"] = []string{class}
-				same("renamed", text, func(name string) string { return name })
-				return
-			}
-			delete(text, "architectures")
-			around := map[string]any{"architectures": []string{class}, "model_type": "of the whole", "vision_config": map[string]any{"depth": 1}}
-			for _, member := range []string{"tie_word_embeddings", "eos_token_id"} { // which say something about the whole
-				if v, ok := text[member]; ok {
-					around[member] = v
-				}
-			}
-			around["text_config"] = text
-			text["model_type"] = c.textType
-			for _, prefix := range []string{"model.language_model.", "language_model.model.", "model.text_model."} {
-				below := func(name string) string {
-					if name == "lm_head.weight" && prefix == "language_model.model." {
-						return "language_model.lm_head.weight"
-					}
-					if rest, ok := strings.CutPrefix(name, "model."); ok {
-						return prefix + rest
-					}
-					return name
-				}
-				same(prefix, around, below)
-				if untyped(class) {
-					bare := maps.Clone(text)
-					delete(bare, "model_type")
-					plain := maps.Clone(around)
-					plain["text_config"] = bare
-					same(prefix+" without model_type", plain, below)
-				}
-			}
-		})
+	for class := range wrapped {
+		t.Run(class, func(t *testing.T) { newWrapperTest(t, class).run(t) })
+	}
+}
+
+// A wrapperTest compares what is made of a checkpoint with the checkpoint.
+type wrapperTest struct {
+	class, textType, dir string
+	text                 map[string]any // config.json of the checkpoint
+	prompt               []int32        // longer than the window of any of them
+	want                 [][]float32
+}
+
+func newWrapperTest(t *testing.T, class string) *wrapperTest {
+	t.Helper()
+	w := &wrapperTest{class: class, textType: wrapped[class].textType, dir: filepath.Join("testdata", wrapped[class].checkpoint)}
+	for i := range int32(48) {
+		w.prompt = append(w.prompt, 3+i*i*7%71)
+	}
+	if err := json.Unmarshal(mapFile(t, filepath.Join(w.dir, "config.json")).Data, &w.text); err != nil {
+		t.Fatal(err)
+	}
+	w.want = familyLogits(t, openModel(t, os.DirFS(w.dir)), w.prompt)
+	return w
+}
+
+func (w *wrapperTest) run(t *testing.T) {
+	if w.textType == "" { // another name alone
+		w.text["architectures"] = []string{w.class}
+		w.same(t, "renamed", w.text, func(name string) string { return name })
+		return
+	}
+	delete(w.text, "architectures")
+	around := map[string]any{"architectures": []string{w.class}, "model_type": "of the whole", "vision_config": map[string]any{"depth": 1}, "text_config": w.text}
+	for _, member := range []string{"tie_word_embeddings", "eos_token_id"} { // which say something about the whole
+		if v, ok := w.text[member]; ok {
+			around[member] = v
+		}
+	}
+	w.text["model_type"] = w.textType
+	bare, plain := maps.Clone(w.text), maps.Clone(around)
+	delete(bare, "model_type")
+	plain["text_config"] = bare
+	for _, prefix := range []string{"model.language_model.", "language_model.model.", "model.text_model."} {
+		below := func(name string) string { return belowWrapper(name, prefix) }
+		w.same(t, prefix, around, below, "vision_tower.patch.weight")
+		if untyped(w.class) {
+			w.same(t, prefix+" without model_type", plain, below, "model.vision_tower.patch.weight")
+		}
+	}
+}
+
+// belowWrapper is the name that a tensor of a network has in a wrapper whose tensors begin in some way.
+func belowWrapper(name, prefix string) string {
+	if name == "lm_head.weight" && prefix == "language_model.model." {
+		return "language_model.lm_head.weight"
+	}
+	if rest, ok := strings.CutPrefix(name, "model."); ok {
+		return prefix + rest
+	}
+	return name
+}
+
+// same compares the logits of a checkpoint with that config.json, and with other names of tensors and further tensors.
+func (w *wrapperTest) same(t *testing.T, what string, config map[string]any, name func(string) string, more ...string) {
+	t.Helper()
+	b, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := renamed(t, filepath.Join(w.dir, "model.safetensors"), name, more...)
+	m := openModel(t, fstest.MapFS{"config.json": {Data: b}, "model.safetensors": {Data: data}})
+	if got := familyLogits(t, m, w.prompt); m.Config.Architecture != w.class || !reflect.DeepEqual(got, w.want) {
+		t.Errorf("%s: %s gives other logits", what, m.Config.Architecture)
 	}
 }
