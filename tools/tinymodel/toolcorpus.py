@@ -176,12 +176,10 @@ class Tool:
             order["additionalProperties"] = False
         if rng.random() < 0.1:
             order = dict(sorted(order.items()))
-        f = {"name": self.name, "description": self.about, "parameters": order}
-        if rng.random() < 0.05:
-            del f["description"]
+        f = {"name": self.name, "description": None if rng.random() < 0.03 else self.about, "parameters": order}
         if rng.random() < 0.05:
             f["strict"] = True
-        return {"type": "function", "function": f} if rng.random() < 0.9 else {"function": f, "type": "function"}
+        return {"type": "function", "function": f}  # the order in which weir writes the keys
 
 
 def domain_tool(rng, group):
@@ -497,8 +495,8 @@ def refused(rng, tools):
 
 def with_tools(rng, kind=None):
     """A conversation with tools. kind: "call", "two", "steps", "plain", "refuse" or None for a mix."""
-    kinds = [kind] if kind else [rng.choices(["call", "two", "steps", "plain", "refuse"], [33, 9, 20, 27, 11])[0] for _ in range(rng.choice([1, 1, 1, 2, 2, 3]))]
-    tools, msgs = tool_list(rng, rng.choice([1, 1, 2, 2, 3, 3, 4])), []
+    kinds = [kind] if kind else [rng.choices(["call", "two", "steps", "plain", "refuse"], [36, 8, 20, 25, 11])[0] for _ in range(rng.choice([1, 1, 2, 2, 3, 4]))]
+    tools, msgs = tool_list(rng, rng.choice([1, 1, 1, 2, 2, 3, 4])), []
     calc, look = calculator(rng), lookup(rng)
     if "steps" in kinds:
         tools = [t for t in tools if t.group not in ("math", "search") and t.name not in (calc.name, look.name)][:2] + [calc, look]
@@ -547,14 +545,35 @@ def seven(rng):
     return {"messages": msgs, "tools": [tool_spec(n) for n in names]}
 
 
+def copied(rng):
+    """Values of all sorts that have only to be said again: most of what a call needs is copying, and this is the densest way to learn it."""
+    kinds = [whole, signed, real, ident, date, clock, email, phone, words, person, city, note, money, song, key, word]
+    msgs = []
+    for _ in range(rng.choice([1, 2, 2, 3])):
+        vs = [say(draw(rng, rng.choice(kinds))) for _ in range(rng.choice([1, 2, 2, 3, 4]))]
+        k = rng.randrange(4)
+        if k == 0:
+            text = expression(rng)[0] if rng.random() < 0.5 else " ".join(vs)
+            msgs += [user("Repeat after me: " + text), final(text, "I only repeat it.")]
+        elif k == 1:
+            msgs += [user("Make a JSON array of: " + ", ".join(vs)), final(json.dumps(vs, ensure_ascii=False), "I only copy them.")]
+        else:
+            fields = rng.sample("name id city date price email phone note title code key number owner time".split(), len(vs))
+            q = rng.choice(["Extract JSON: ", "Turn this into JSON: "]) + ", ".join(f"{f} {v}" if k == 2 else f"{f}: {v}" for f, v in zip(fields, vs))
+            msgs += [user(q), final(json.dumps(dict(zip(fields, vs)), ensure_ascii=False), "I only copy them.")]
+    return {"messages": msgs, "tools": None}
+
+
 def sample(rng):
     """Returns a training sample: {"messages", "tools" or None}."""
     k = rng.random()
-    if k < 0.53:
+    if k < 0.37:
         return {"messages": conversation(rng), "tools": None}
-    if k < 0.6:
+    if k < 0.46:
+        return copied(rng)
+    if k < 0.52:
         return seven(rng)
-    if k < 0.61:
+    if k < 0.53:
         return {"messages": [user(domain_tool(rng, rng.choice([g for g in DOMAINS if g not in ("weather", "search")])).use(rng)[0]), final(REFUSAL, "I have no tools.")], "tools": None}
     return with_tools(rng)
 
