@@ -480,22 +480,22 @@ def plain(rng, tools):
 
 
 def refused(rng, tools):
-    """A request for which none of the tools is made."""
+    """A request for which none of the tools is made, nor one with the same verb or noun: the model is too small for that."""
     groups = {t.group for t in tools}
     while True:
         if rng.random() < 0.5:
             t = domain_tool(rng, rng.choice(list(DOMAINS)))
         else:
-            made = [g for g in groups if isinstance(g, tuple)]
-            g = rng.choice(made) if made and rng.random() < 0.7 else (None, None)
-            t = made_tool(rng, verb=g[0]) if rng.random() < 0.5 else made_tool(rng, noun=g[1])
+            t = made_tool(rng)
+            if any(isinstance(g, tuple) and set(g) & set(t.group) for g in groups):
+                continue
         if t.group not in groups and t.name not in {x.name for x in tools}:
             return [user(t.use(rng)[0]), final(REFUSAL, "No tool fits.")]
 
 
 def with_tools(rng, kind=None):
     """A conversation with tools. kind: "call", "two", "steps", "plain", "refuse" or None for a mix."""
-    kinds = [kind] if kind else [rng.choices(["call", "two", "steps", "plain", "refuse"], [36, 8, 20, 25, 11])[0] for _ in range(rng.choice([1, 1, 2, 2, 3, 4]))]
+    kinds = [kind] if kind else [rng.choices(["call", "two", "steps", "plain", "refuse"], [40, 8, 20, 26, 6])[0] for _ in range(rng.choice([1, 1, 2, 2, 3, 4]))]
     tools, msgs = tool_list(rng, rng.choice([1, 1, 1, 2, 2, 3, 4])), []
     calc, look = calculator(rng), lookup(rng)
     if "steps" in kinds:
