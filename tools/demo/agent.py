@@ -15,12 +15,12 @@ import sys
 
 import openai
 
-VALUES = {"unit_price": 37, "quantity": 24, "shipping": 12.5, "manager": "desk_7", "desk_7": "Grace"}
+VALUES = {"price": 37, "count": 24, "rent": 12.5, "manager": "river_owner", "river_owner": "Grace"}
 # what is asked, what the answer has to say, and the tools that have to be used for it, in this order
 TASKS = [
     ("What is 348 * 27?", "9396", ["calculate"]),
-    ("Look up unit_price and quantity and multiply them.", "888", ["lookup", "lookup", "calculate"]),
-    ("Look up shipping and multiply it by 6.", "75", ["lookup", "calculate"]),
+    ("Look up price and count and multiply them.", "888", ["lookup", "lookup", "calculate"]),
+    ("Look up rent and multiply it by 6.", "75", ["lookup", "calculate"]),
     ("Look up manager, then look up what it names.", "Grace", ["lookup", "lookup"]),
     ("What is the capital of France?", "Paris", []),
 ]
