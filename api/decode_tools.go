@@ -60,6 +60,29 @@ func (r *ChatRequest) setTools(v Raw, decode func(*tool, Raw) *fault) *fault {
 	return nil
 }
 
+// ListedTools is Tools without those of the given names, or all of Tools if that would leave none.
+func (r *ChatRequest) ListedTools(except []string) Raw {
+	if len(except) == 0 || len(r.Tools) == 0 {
+		return r.Tools
+	}
+	var listed []byte
+	for i, v := range r.Tools.Elements() {
+		if slices.Contains(except, r.Functions[i].Name) {
+			continue
+		}
+		if listed == nil {
+			listed = append(make([]byte, 0, len(r.Tools)), '[')
+		} else {
+			listed = append(listed, ',')
+		}
+		listed = append(listed, v...)
+	}
+	if listed == nil {
+		return r.Tools
+	}
+	return append(listed, ']')
+}
+
 // tool is the definition of a function that a model may call. Values that are absent or
 // null are nil.
 type tool struct {

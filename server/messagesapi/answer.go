@@ -21,6 +21,7 @@ type answer struct {
 	asked     int    // max_tokens; 0: the client wants no content
 	hidden    bool   // thoughts are in the signature alone
 	ignored   jsonfields.Names
+	unlisted  []string                      // deferred tools that the messages show
 	keep      func(id string, reply []byte) // keeps the conversation for its next turn; nil: nobody asked
 
 	// Of a stream.
@@ -47,6 +48,10 @@ func (a *answer) ID(request string) string { return "msg_" + request }
 func (a *answer) Form() (contentType, heartbeat string) {
 	return "text/event-stream; charset=utf-8", "event: ping\ndata: {\"type\": \"ping\"}\n\n"
 }
+
+// Unlisted names the deferred tools that the model sees where a result refers to them. In the list at the
+// beginning of the prompt they would make the prompt of a turn differ from the one before in its beginning.
+func (a *answer) Unlisted() []string { return a.unlisted }
 
 // Headers names what of the request had no effect.
 func (a *answer) Headers(set func(name, value string)) {

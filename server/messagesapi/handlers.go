@@ -3,6 +3,8 @@ package messagesapi
 import (
 	"bytes"
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,7 +118,7 @@ func (s *surface) translate(f facts, body []byte) ([]byte, *answer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	a := &answer{requestID: s.requestID, context: f.context, asked: q.maxTokens, hidden: q.thinking.hidden, ignored: q.ignored}
+	a := &answer{requestID: s.requestID, context: f.context, asked: q.maxTokens, hidden: q.thinking.hidden, ignored: q.ignored, unlisted: slices.Collect(maps.Keys(c.shown))}
 	if q.thread.kind != "" && !s.counts {
 		a.keep = s.keeper(q, before, system, tools, fields["messages"])
 	}

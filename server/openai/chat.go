@@ -161,7 +161,7 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest, in *input) (chat
 // If ctx ends, the rendering stops with an error that nobody reads.
 func (m *Model) render(ctx context.Context, q *api.ChatRequest, in *input) (chat.Prompt, *api.Error) {
 	of := chat.Input{
-		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,
+		Messages: q.Messages, Tools: q.ListedTools(in.unlisted), Documents: q.Documents,
 		AddGenerationPrompt: &q.AddGenerationPrompt, ContinueFinalMessage: q.ContinueFinalMessage,
 		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs, Done: ctx.Done(), Reserve: in.memory.render,
 	}

@@ -42,6 +42,8 @@ type input struct {
 	answer func(dst []byte, a *api.Embeddings) []byte
 	id     func(request string) string // makes the id of an answer from that of its request; nil: api.ChatID
 	past   *Past                       // the earlier turn that a chat goes on from; nil: there is none
+
+	unlisted []string // tools that can be called and are not in the list that the template sees
 }
 
 // preparingSize returns what preparing a body may take.

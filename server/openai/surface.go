@@ -88,6 +88,23 @@ type Delta struct {
 	IDs              []int32
 }
 
+// A SurfaceAnswer whose request shows tools to the model in messages implements unlisting.
+type unlisting interface {
+	// Unlisted returns the names of the tools that can be called and are not in the list of tools that the
+	// template sees.
+	Unlisted() []string
+}
+
+// askForm takes over what the form of an answer says of the prompt.
+func (in *input) askForm(a SurfaceAnswer) {
+	if a, ok := a.(continuing); ok {
+		in.past = a.Past()
+	}
+	if a, ok := a.(unlisting); ok {
+		in.unlisted = a.Unlisted()
+	}
+}
+
 // Serve answers a request of another interface, as ChatCompletions does for its own.
 func (s *Service) Serve(c *transport.Call, surface Surface) {
 	s.generateFor(c, func(ctx context.Context, m *Model, in *input) (*prepared, error) {
@@ -106,9 +123,7 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	}
 	own := *in
 	own.body, own.id = body, a.ID
-	if a, ok := a.(continuing); ok {
-		own.past = a.Past()
-	}
+	own.askForm(a)
 	p, err := s.prepareChat(ctx, m, &own)
 	if err != nil {
 		return nil, err

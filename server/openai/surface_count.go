@@ -42,9 +42,7 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	if bad := s.check(m, q); bad != nil {
 		return 0, bad
 	}
-	if a, ok := a.(continuing); ok {
-		own.past = a.Past()
-	}
+	own.askForm(a)
 	if own.past != nil && own.past.IDs != nil {
 		_, tokens, bad := m.continued(ctx, q, &own, promptLimit{keep: -1})
 		if ctx.Err() != nil {
