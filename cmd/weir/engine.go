@@ -150,7 +150,8 @@ const stateEvery = 1024
 // engineConfig is the part of the engine's configuration that flags decide.
 func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 	c := engine.Config{
-		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority", WholePrompts: !o.chunked, StateEvery: stateEvery},
+		// There are priorities whatever --scheduling-policy says: batches have the lowest. The flag decides whether requests may name one.
+		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: true, WholePrompts: !o.chunked, StateEvery: stateEvery},
 		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt,
 	}
 	if !o.chunked {
