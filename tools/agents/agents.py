@@ -115,6 +115,7 @@ AGENTS = [
     CLAUDE,
     dataclasses.replace(CLAUDE, name="claude-deferred", calls=lambda run: [("ToolSearch", {"query": "select:CronList,Monitor", "max_results": 5}), ("CronList", {}), *CLAUDE.calls(run)]),
     dataclasses.replace(CLAUDE, name="claude-opus-4-7", model="claude-opus-4-7"),
+    dataclasses.replace(CLAUDE, name="claude-stream-json", arguments=lambda run: [*CLAUDE.arguments(run), "--output-format", "stream-json", "--verbose"]),
     OPENCODE,
     dataclasses.replace(OPENCODE, name="opencode-responses", files=opencode("@ai-sdk/openai")),
     dataclasses.replace(OPENCODE, name="opencode-messages", files=opencode("@ai-sdk/anthropic")),

@@ -32,7 +32,7 @@ import model
 import recorder
 
 HERE = pathlib.Path(__file__).resolve().parent
-LONGEST = 300  # seconds that an agent may take
+LONGEST = 600  # seconds that an agent may take
 
 
 def isolate():
@@ -170,9 +170,11 @@ def judge(agent, run, words, exchanges, status, output):
         more = [name for name in e.ignored.split(", ") if name and name.rpartition(".")[2] not in agent.ignored]
         if more:
             problems.append(f"{e.method} {e.path}: weir ignored {', '.join(more)}")
-    turns = [e.usage() or (0, 0) for e in exchanges if e.json().get("tools")]
+    turns = [e.usage() for e in exchanges if e.json().get("tools")]
     if len(turns) != (len(calls) + 1 if calls else 0):
         problems.append(f"there were {len(turns)} requests with tools")
+    if None in turns:
+        return [*problems, "an answer told nothing of usage"]
     for (before, _), (_, cached) in itertools.pairwise(turns):
         if cached < 0.9 * before:
             problems.append(f"only {cached} tokens of the prompt before, which had {before}, were cached")
@@ -184,6 +186,14 @@ def keep(exchanges, folder):
     for i, e in enumerate(exchanges):
         (folder / f"{i}-request.json").write_text(f"{json.dumps(e.json(), indent=1)}\n")
         (folder / f"{i}-answer.txt").write_text(f"{e.method} {e.path}\n{e.status} X-Ignored-Fields: {e.ignored}\n\n{e.answer.decode(errors='replace')}")
+
+
+def tell(folder):
+    """Prints the last lines of what an agent has printed."""
+    for name in ["stdout", "stderr"]:
+        if (folder / name).exists():
+            for line in (folder / name).read_text(errors="replace").splitlines()[-10:]:
+                print(f"  {name}: {line[:500]}", file=sys.stderr, flush=True)
 
 
 def main():
@@ -208,11 +218,16 @@ def main():
                 continue
             shutil.rmtree(top / agent.name, ignore_errors=True)
             began = time.monotonic()
-            problems, figures = hold(agent, args, models, top / agent.name)
+            try:
+                problems, figures = hold(agent, args, models, top / agent.name)
+            except (OSError, RuntimeError) as error:
+                problems, figures = [str(error)], ["", "", ""]
             cells = [agent.name, *map(str, figures), f"{time.monotonic() - began:.0f}", "failed" if problems else "passed"]
             print("| " + " | ".join(cells) + " |", flush=True)
             for p in problems:
                 print(f"{agent.name}: {p}", file=sys.stderr, flush=True)
+            if problems:
+                tell(top / agent.name)
             failed += bool(problems)
     finally:
         if not args.keep:
