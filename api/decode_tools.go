@@ -60,27 +60,37 @@ func (r *ChatRequest) setTools(v Raw, decode func(*tool, Raw) *fault) *fault {
 	return nil
 }
 
-// ListedTools is Tools without those of the given names, or all of Tools if that would leave none.
-func (r *ChatRequest) ListedTools(except []string) Raw {
-	if len(except) == 0 || len(r.Tools) == 0 {
-		return r.Tools
-	}
-	var listed []byte
-	for i, v := range r.Tools.Elements() {
-		if slices.Contains(except, r.Functions[i].Name) {
-			continue
+// HideTools leaves tools out of what a template shows, and others out of what may be called. Both are numbered as in the
+// request, in ascending order.
+func (r *ChatRequest) HideTools(unlisted, uncallable []int) {
+	if len(unlisted) > 0 {
+		var shown []byte
+		for i, e := range r.Tools.Elements() {
+			if _, found := slices.BinarySearch(unlisted, i); found {
+				continue
+			}
+			if shown == nil {
+				shown = append(make([]byte, 0, len(r.Tools)), '[')
+			} else {
+				shown = append(shown, ',')
+			}
+			shown = append(shown, e...)
 		}
-		if listed == nil {
-			listed = append(make([]byte, 0, len(r.Tools)), '[')
-		} else {
-			listed = append(listed, ',')
+		if r.Tools = nil; shown != nil {
+			r.Tools = append(shown, ']')
 		}
-		listed = append(listed, v...)
 	}
-	if listed == nil {
-		return r.Tools
+	if len(uncallable) > 0 {
+		var kept []Function
+		for i := range r.Functions {
+			if _, found := slices.BinarySearch(uncallable, i); !found {
+				kept = append(kept, r.Functions[i])
+			}
+		}
+		if r.Functions = kept; kept == nil {
+			r.ToolChoice.Mode = ChoiceNone
+		}
 	}
-	return append(listed, ']')
 }
 
 // tool is the definition of a function that a model may call. Values that are absent or

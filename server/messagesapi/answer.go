@@ -21,8 +21,12 @@ type answer struct {
 	asked     int    // max_tokens; 0: the client wants no content
 	hidden    bool   // thoughts are in the signature alone
 	ignored   jsonfields.Names
-	unlisted  []string                      // deferred tools that the messages show
-	keep      func(id string, reply []byte) // keeps the conversation for its next turn; nil: nobody asked
+
+	// Tools of the chat by their indexes: those that the model sees in a message and not in
+	// front of all, and those that it sees and may not call.
+	unlisted, uncallable []int
+
+	keep func(id string, reply []byte) // keeps the conversation for its next turn; nil: nobody asked
 
 	// Of a stream.
 	block  block
@@ -41,6 +45,9 @@ const (
 	toolBlock
 )
 
+// Changed returns the tools that the model does not see in front of the messages, and those that it may not call.
+func (a *answer) Changed() (unlisted, uncallable []int) { return a.unlisted, a.uncallable }
+
 // ID makes the id of a message.
 func (a *answer) ID(request string) string { return "msg_" + request }
 
@@ -48,10 +55,6 @@ func (a *answer) ID(request string) string { return "msg_" + request }
 func (a *answer) Form() (contentType, heartbeat string) {
 	return "text/event-stream; charset=utf-8", "event: ping\ndata: {\"type\": \"ping\"}\n\n"
 }
-
-// Unlisted names the deferred tools that the model sees where a result refers to them. In the list at the
-// beginning of the prompt they would make the prompt of a turn differ from the one before in its beginning.
-func (a *answer) Unlisted() []string { return a.unlisted }
 
 // Headers names what of the request had no effect.
 func (a *answer) Headers(set func(name, value string)) {

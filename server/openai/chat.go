@@ -35,6 +35,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	if err := m.admit(ctx, &q.Options, &from); err != nil {
 		return nil, err
 	}
+	in.hideTools(q)
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
 	}
@@ -161,7 +162,7 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest, in *input) (chat
 // If ctx ends, the rendering stops with an error that nobody reads.
 func (m *Model) render(ctx context.Context, q *api.ChatRequest, in *input) (chat.Prompt, *api.Error) {
 	of := chat.Input{
-		Messages: q.Messages, Tools: q.ListedTools(in.unlisted), Documents: q.Documents,
+		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,
 		AddGenerationPrompt: &q.AddGenerationPrompt, ContinueFinalMessage: q.ContinueFinalMessage,
 		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs, Done: ctx.Done(), Reserve: in.memory.render,
 	}

@@ -65,6 +65,13 @@ type timed interface {
 	First()
 }
 
+// A SurfaceAnswer of a conversation in which tools come and go implements changing.
+type changing interface {
+	// Changed returns tools of the chat, by their indexes: those that the model is not shown in front of the messages,
+	// because one of these shows them, and those that it may not call any more.
+	Changed() (unlisted, uncallable []int)
+}
+
 // Whole is a chat's answer, as far as it is known. Thought and Content are nil where there is
 // none.
 type Whole struct {
@@ -88,23 +95,6 @@ type Delta struct {
 	IDs              []int32
 }
 
-// A SurfaceAnswer whose request shows tools to the model in messages implements unlisting.
-type unlisting interface {
-	// Unlisted returns the names of the tools that can be called and are not in the list of tools that the
-	// template sees.
-	Unlisted() []string
-}
-
-// askForm takes over what the form of an answer says of the prompt.
-func (in *input) askForm(a SurfaceAnswer) {
-	if a, ok := a.(continuing); ok {
-		in.past = a.Past()
-	}
-	if a, ok := a.(unlisting); ok {
-		in.unlisted = a.Unlisted()
-	}
-}
-
 // Serve answers a request of another interface, as ChatCompletions does for its own.
 func (s *Service) Serve(c *transport.Call, surface Surface) {
 	s.generateFor(c, func(ctx context.Context, m *Model, in *input) (*prepared, error) {
@@ -123,7 +113,10 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	}
 	own := *in
 	own.body, own.id = body, a.ID
-	own.askForm(a)
+	own.tools, _ = a.(changing)
+	if a, ok := a.(continuing); ok {
+		own.past = a.Past()
+	}
 	p, err := s.prepareChat(ctx, m, &own)
 	if err != nil {
 		return nil, err
