@@ -58,6 +58,13 @@ type holding interface {
 	Held() int64
 }
 
+// A SurfaceAnswer of a request that may be computed later implements deferring.
+type deferring interface {
+	// Defer answers the call, once everything of its request has been checked, and nothing of it
+	// is computed now. If it returns false, it has not, and the request goes on.
+	Defer(c *transport.Call, meta *api.Meta) bool
+}
+
 // A SurfaceAnswer that tells how long the prompt took implements timed.
 type timed interface {
 	// First is called when the first token of an answer is there that does not stream. Where it
@@ -120,6 +127,9 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	p.reply.answer, p.reply.whole = &surfaceAnswer{chatAnswer: chat, form: a}, p.reply.stream
 	if f, ok := a.(timed); ok {
 		p.reply.first = f.First
+	}
+	if d, ok := a.(deferring); ok {
+		p.reply.later = d.Defer
 	}
 	if h, ok := a.(headed); ok {
 		h.Headers(p.reply.setHeader)
