@@ -16,6 +16,8 @@ type exprLowering struct {
 	// inJSON says that texts are read as they are written inside a JSON string: the characters
 	// that need an escape in their shortest one, and all others as they are.
 	inJSON bool
+	// avoid, if it is not empty, is what no terminal has in it, because the text would end there.
+	avoid *dfa
 }
 
 // text reads a text.
@@ -36,6 +38,12 @@ func (l *exprLowering) leaf(from int32, set runeSet) int32 {
 
 // embed reads a text of d.
 func (l *exprLowering) embed(from int32, d *dfa) int32 {
+	if l.avoid != nil {
+		var ok bool
+		if d, ok = d.minus(l.avoid); !ok {
+			fail(ErrTooComplex, "", "grammar: a terminal needs too many states without the mark that would end it")
+		}
+	}
 	if l.inJSON {
 		return l.b.embedEscaped(from, d)
 	}
@@ -98,7 +106,7 @@ func (l *exprLowering) more(from int32, n *expr) int32 {
 		fail(ErrInvalid, "", "grammar: %s: tokens, schemas and grammars cannot be parts of a terminal", l.d.place(n.at))
 	}
 	if n.kind == exprNested {
-		return b.call(from, b.definitions(n.nested, l.o, l.inJSON))
+		return b.call(from, b.definitions(n.nested, l.o, l.inJSON, l.avoid))
 	}
 	if l.inJSON {
 		fail(ErrUnsupported, "", "grammar: %s: tokens, schemas and free text with triggers cannot be parts of a grammar whose text is inside a JSON string", l.d.place(n.at))
@@ -137,6 +145,13 @@ func (l *exprLowering) regex(from int32, re *rx) int32 {
 	core, _, _, ok := anchored(re)
 	if !ok {
 		fail(ErrUnsupported, "", "anchors inside a regular expression of a grammar")
+	}
+	if l.avoid != nil && l.rules != nil {
+		d, ok := regexDFA(core, false, l.b)
+		if !ok {
+			fail(ErrTooComplex, "", "grammar: a terminal needs too many states without the mark that would end it")
+		}
+		return l.embed(from, d)
 	}
 	return l.b.rx(from, core, lowering{leaf: l.leaf, counted: l.rules != nil})
 }

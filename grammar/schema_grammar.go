@@ -26,24 +26,20 @@ func (r *stringRules) take(a alternative) {
 	}
 }
 
-// grammarRule is the rule for the texts of the grammar of r: as they are, or, with inJSON, as they are
-// written inside a JSON string.
-func (s *schemas) grammarRule(r *stringRules, inJSON bool) int32 {
-	key := "g:"
-	if inJSON {
-		key = "e:"
-	}
-	key += r.grammar
+// grammarRule is the rule for the texts of the grammar of r: as they are written inside a JSON string,
+// or, where end is not empty, as they are in front of that, which no terminal of the grammar has in it.
+func (s *schemas) grammarRule(r *stringRules, end string) int32 {
+	key := "g:" + end + "\x00" + r.grammar
 	rule, ok := s.valueRules[key]
 	if !ok {
-		rule = s.parseGrammar(r, inJSON)
+		rule = s.parseGrammar(r, end)
 		s.valueRules[key] = rule
 	}
 	return rule
 }
 
 // parseGrammar makes the rule. Its refusals say where the grammar is.
-func (s *schemas) parseGrammar(r *stringRules, inJSON bool) int32 {
+func (s *schemas) parseGrammar(r *stringRules, end string) int32 {
 	defer func() {
 		switch e := recover().(type) {
 		case nil:
@@ -56,14 +52,23 @@ func (s *schemas) parseGrammar(r *stringRules, inJSON bool) int32 {
 	}()
 	d := parseLark(r.grammar, s.b)
 	d.part = true
-	return s.b.definitions(d, Options{}, inJSON)
+	if end == "" {
+		return s.b.definitions(d, Options{}, true, nil)
+	}
+	avoid, ok := regexDFA(&rx{kind: rxCat, subs: rxText(end)}, true, s.b)
+	if !ok {
+		fail(ErrTooComplex, "", "the end of a string needs too many states")
+	}
+	return s.b.definitions(d, Options{}, false, avoid)
 }
 
 // written reads a text of the grammar of r as it is. Where models write line breaks around strings,
 // both are there: who reads the parameter takes them off, and would else take off one that belongs to the
-// text. A text that has the end of a parameter in it is read only up to that.
+// text. A text that has the end of a parameter in it would be read only up to that. No terminal has it in
+// it; that it is not made of several is not looked after, which lines, with a line break at their end,
+// cannot make.
 func (x *xmlParameters) written(from int32, r *stringRules) int32 {
-	rule := x.s.grammarRule(r, false)
+	rule := x.s.grammarRule(r, x.style.end)
 	if x.style.types[0].name == "true" { // see framed
 		return x.b.call(from, rule)
 	}

@@ -151,3 +151,16 @@ func TestGrammarInStringRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestGrammarBeforeEnd: where strings have no quotes, no terminal of a grammar has the mark in it that
+// ends a string.
+func TestGrammarBeforeEnd(t *testing.T) {
+	for style, c := range map[string]struct{ before, after string }{"qwen_xml": {"<parameter=input>\n", "\n</parameter>"}, "gemma": {`input:<|"|>`, `<|"|>`}} {
+		g := mustCompile(t, tag(`{"format":{"type":"tag","begin":"<","content":{"type":"json_schema","style":"`+style+`","json_schema":`+inTool("start: (/.*/ | MARKS) LF\nMARKS: /[^a-z]+/ & /..+/\n%import common.LF")+`},"end":">"}}`), testVocabulary)
+		for text, want := range map[string]bool{"x <y\n": true, "<|\"|\n": true, "x " + strings.TrimPrefix(c.after, "\n") + "\n": false} {
+			if got := g.accepts("<" + c.before + text + c.after + ">"); got != want {
+				t.Errorf("%s: %q is taken: %t", style, text, got)
+			}
+		}
+	}
+}

@@ -137,7 +137,7 @@ func (s *schemas) string(from int32, a alternative) int32 {
 		return s.b.state()
 	}
 	if r.grammar != "" {
-		return s.b.lit(s.b.call(s.b.lit(from, `"`), s.grammarRule(&r, true)), `"`)
+		return s.b.lit(s.b.call(s.b.lit(from, `"`), s.grammarRule(&r, "")), `"`)
 	}
 	if len(r.langs) == 0 {
 		return s.b.callN(s.b.lit(from, `"`), ruleTail, int32(r.least), int32(r.most))

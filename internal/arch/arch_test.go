@@ -259,7 +259,7 @@ var rules = map[string]rule{
 	},
 	"server/responsesapi": {
 		may:    []string{"api", "auth", "internal/jsontext", "server/failure", "server/openai", "server/transport", "store"},
-		tests:  []string{"auth", "chat", "feedback", "server/servertest"},
+		tests:  []string{"auth", "backend/sim", "chat", "feedback", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/sdktest": {

@@ -65,6 +65,12 @@ type deferring interface {
 	Defer(c *transport.Call, meta *api.Meta) bool
 }
 
+// A SurfaceAnswer whose prompt is not, or not only, what the template renders implements plainly.
+type plainly interface {
+	// Plain returns how it is made; nil: the template renders it.
+	Plain() *Plain
+}
+
 // A SurfaceAnswer that tells how long the prompt took implements timed.
 type timed interface {
 	// First is called when the first token of an answer is there that does not stream. Where it
@@ -113,9 +119,7 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	}
 	own := *in
 	own.body, own.id = body, a.ID
-	if a, ok := a.(continuing); ok {
-		own.past = a.Past()
-	}
+	own.take(a)
 	p, err := s.prepareChat(ctx, m, &own)
 	if err != nil {
 		return nil, err
@@ -135,6 +139,16 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 		h.Headers(p.reply.setHeader)
 	}
 	return p, nil
+}
+
+// take takes what an answer says about its prompt.
+func (in *input) take(a SurfaceAnswer) {
+	if a, ok := a.(continuing); ok {
+		in.past = a.Past()
+	}
+	if a, ok := a.(plainly); ok {
+		in.plain = a.Plain()
+	}
 }
 
 // surfaceAnswer is the answer of a Surface.

@@ -32,6 +32,7 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	}
 	own := *in
 	own.body = body
+	own.take(a)
 	q, bad := api.DecodeChat(body, s.limits(ctx))
 	if bad != nil {
 		return 0, bad
@@ -41,9 +42,6 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	}
 	if bad := s.check(m, q); bad != nil {
 		return 0, bad
-	}
-	if a, ok := a.(continuing); ok {
-		own.past = a.Past()
 	}
 	if own.past != nil && own.past.IDs != nil {
 		_, tokens, bad := m.continued(ctx, q, &own, promptLimit{keep: -1})

@@ -334,7 +334,12 @@ func (b *jobs) keep(j *job, o Owner, rec *Record, last []byte) bool {
 			b.broken(j, failed, "server_error", "The response is larger than all that its project may keep.", nil)
 			return true
 		}
-		if err == nil || errors.Is(err, errTooLarge) {
+		if errors.Is(err, errTooLarge) { // not even that it has failed can be kept
+			ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+			_, err = b.h.cfg.Store.Delete(ctx, o, rec.ID)
+			cancel()
+		}
+		if err == nil {
 			b.leave(j) // before a client sees the last event, and asks for the response
 			j.close(last)
 			return true
