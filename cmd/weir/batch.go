@@ -79,7 +79,7 @@ func setupBatch(f *flagSet, env *environment) action {
 		for _, line := range o.withoutEffect() {
 			log.Info(line)
 		}
-		signals := make(chan os.Signal, 2)
+		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(signals)
 		return o.run(dir, env, log, signals)
