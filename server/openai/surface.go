@@ -78,6 +78,13 @@ type timed interface {
 	First()
 }
 
+// A SurfaceAnswer of a conversation in which tools come and go implements changing.
+type changing interface {
+	// Changed returns tools of the chat, by their indexes: those that the model is not shown in front of the messages,
+	// because one of these shows them, and those that it may not call any more.
+	Changed() (unlisted, uncallable []int)
+}
+
 // Whole is a chat's answer, as far as it is known. Thought and Content are nil where there is
 // none.
 type Whole struct {
@@ -143,6 +150,7 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 
 // take takes what an answer says about its prompt.
 func (in *input) take(a SurfaceAnswer) {
+	in.tools, _ = a.(changing)
 	if a, ok := a.(continuing); ok {
 		in.past = a.Past()
 	}

@@ -40,6 +40,7 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	if bad := m.admits(q.Model, in.from.Who); bad != nil {
 		return 0, bad
 	}
+	own.hideTools(q)
 	if bad := s.check(m, q); bad != nil {
 		return 0, bad
 	}
