@@ -35,6 +35,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	if err := m.admit(ctx, &q.Options, &from); err != nil {
 		return nil, err
 	}
+	in.hideTools(q)
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
 	}

@@ -65,6 +65,13 @@ type timed interface {
 	First()
 }
 
+// A SurfaceAnswer of a conversation in which tools come and go implements changing.
+type changing interface {
+	// Changed returns tools of the chat, by their indexes: those that the model is not shown in front of the messages,
+	// because one of these shows them, and those that it may not call any more.
+	Changed() (unlisted, uncallable []int)
+}
+
 // Whole is a chat's answer, as far as it is known. Thought and Content are nil where there is
 // none.
 type Whole struct {
@@ -106,6 +113,7 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	}
 	own := *in
 	own.body, own.id = body, a.ID
+	own.tools, _ = a.(changing)
 	if a, ok := a.(continuing); ok {
 		own.past = a.Past()
 	}
