@@ -33,6 +33,8 @@ type Config struct {
 	// Responses keeps what POST /v1/responses answers; nil: nothing is kept. Whoever opened its
 	// database closes it, after Shutdown.
 	Responses *responsesapi.Store
+	// Background bounds the responses that are computed in the background.
+	Background responsesapi.Background
 
 	// Batches keeps what is below /v1/files and /v1/batches; nil: there are no such paths. Whoever
 	// opened its database closes it, after Shutdown.

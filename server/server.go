@@ -78,7 +78,10 @@ func New(cfg Config) (*Server, error) {
 	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
 		return nil, err
 	}
-	s.responses = responsesapi.New(responsesapi.Config{Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log})
+	s.responses = responsesapi.New(responsesapi.Config{
+		Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log, HTTP: s.http, Heartbeat: s.cfg.Answers.Heartbeat,
+		Background: s.cfg.Background,
+	})
 	if b := s.cfg.Batches; b != nil {
 		s.batches = batchesapi.New(batchesapi.Config{
 			Store: b, Do: s.http.Do, InFlight: s.batchRequests, MaxFile: s.cfg.MaxBody, Draining: s.http.Draining, Now: s.http.Now, Log: s.log,
@@ -182,8 +185,11 @@ func (s *Server) Serve(ln net.Listener) error { return s.http.Serve(ln) }
 // answered with it. Those that have begun keep the one they began with.
 func (s *Server) SetModel(m *openai.Model) error {
 	err := s.openai.SetModel(m)
-	if err == nil && s.batches != nil {
-		s.batches.Begin()
+	if err == nil {
+		s.responses.Start()
+		if s.batches != nil {
+			s.batches.Begin()
+		}
 	}
 	return err
 }
@@ -224,6 +230,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.batches != nil {
 		s.batches.Close() // they go on after the next start
 	}
+	s.responses.Close() // what is computed in the background goes on after the next start
 	err := s.http.Shutdown(ctx)
 	s.openai.Close()
 	if s.recorder != nil {

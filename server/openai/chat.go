@@ -144,7 +144,10 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest, in *input) (chat
 	if bad != nil {
 		return chat.Prompt{}, nil, bad
 	}
-	if in.past != nil && in.past.IDs != nil {
+	switch {
+	case in.plain != nil:
+		return m.plain(ctx, q, in, limit)
+	case in.past != nil && in.past.IDs != nil:
 		return m.continued(ctx, q, in, limit)
 	}
 	p, bad := m.render(ctx, q, in)

@@ -32,7 +32,7 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	}
 	own := *in
 	own.body = body
-	own.tools, _ = a.(changing)
+	own.take(a)
 	q, bad := api.DecodeChat(body, s.limits(ctx))
 	if bad != nil {
 		return 0, bad
@@ -43,9 +43,6 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	own.hideTools(q)
 	if bad := s.check(m, q); bad != nil {
 		return 0, bad
-	}
-	if a, ok := a.(continuing); ok {
-		own.past = a.Past()
 	}
 	if own.past != nil && own.past.IDs != nil {
 		_, tokens, bad := m.continued(ctx, q, &own, promptLimit{keep: -1})
