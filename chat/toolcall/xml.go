@@ -209,6 +209,9 @@ func (x *xmlReader) convert(style *xmlStyle) []byte {
 	if ok && (style.typed || x.schema.obeys(v, 0) == yes || x.schema.obeys(quoted, 0) == not) {
 		return bytes.Clone(v)
 	}
+	if v, is := pythonLiteral(text); is && !ok && x.schema.obeys(v, 0) == yes && x.schema.obeys(quoted, 0) == not {
+		return v
+	}
 	return quoted
 }
 
