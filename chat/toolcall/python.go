@@ -107,7 +107,7 @@ func (p *Parser) pythonArguments(text []byte, last bool) (rest []byte, more bool
 	r.out = r.out[:0]
 	for i := 0; i < len(text); i++ {
 		if r.next(text[i]); len(r.open) == 0 {
-			p.argument(bytes.Clone(r.out), true)
+			p.argument(p.keep(r.out), true)
 			p.state = inEnd
 			return text[i+1:], true
 		}
@@ -116,7 +116,7 @@ func (p *Parser) pythonArguments(text []byte, last bool) (rest []byte, more bool
 		r.cut()
 	}
 	if len(r.out) > 0 {
-		p.argument(bytes.Clone(r.out), false)
+		p.argument(p.keep(r.out), false)
 	}
 	return nil, false
 }
