@@ -1,7 +1,8 @@
 package openai_test
 
 import (
-	"bytes"
+	"encoding/json"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 func TestCallsOfSeveralChoices(t *testing.T) {
 	st := newScripted(t, withTemplate(hermes, reasoning.None))
 	st.setOutput("So: "+lookUp+"\n"+addUp, servertest.EndOfTurn)
-	choices, _ := st.call(t, map[string]any{"n": 3})
+	choices, _ := st.call(t, map[string]any{"n": 3, "temperature": 1})
 	seen := map[string]bool{}
 	for i := range choices {
 		choices[i].says(t, "a choice", "tool_calls", `"So:"`, `look_up{"word": "weir"}`, `add{"a": 1, "b": 2}`)
@@ -37,26 +38,26 @@ func specialMarks(t *testing.T) *tokenizer.Tokenizer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	rest := string(data)
-	for _, mark := range []string{`"<tool_call>"`, `"</tool_call>"`} {
-		before, after, ok := strings.Cut(rest, `"content": `+mark)
-		if !ok {
-			if before, after, ok = strings.Cut(rest, `"content":`+mark); !ok {
-				t.Fatalf("no token %s", mark)
-			}
-		}
-		at := strings.Index(after, "false}")
-		if i := strings.Index(after, `"special": false`); i >= 0 {
-			at = i + len(`"special": `)
-		} else if i := strings.Index(after, `"special":false`); i >= 0 {
-			at = i + len(`"special":`)
-		}
-		b.WriteString(before + `"content":` + mark + after[:at] + "true")
-		rest = after[at+len("false"):]
+	var parts map[string]json.RawMessage
+	var added []map[string]any
+	if err := json.Unmarshal(data, &parts); err != nil {
+		t.Fatal(err)
 	}
-	b.WriteString(rest)
-	tok, err := tokenizer.Load(b.Bytes())
+	if err := json.Unmarshal(parts["added_tokens"], &added); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range added {
+		if strings.Contains(token["content"].(string), "tool_call>") {
+			token["special"] = true
+		}
+	}
+	if parts["added_tokens"], err = json.Marshal(added); err != nil {
+		t.Fatal(err)
+	}
+	if data, err = json.Marshal(parts); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Load(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +105,27 @@ func TestRecordedCalls(t *testing.T) {
 		withTemplate(hermes, reasoning.None)(s)
 		s.Script = [][]int32{servertest.Encode("Well.\n"+lookUp, false)}
 	})
+	var ids []string
 	for _, stream := range []bool{false, true} {
 		fields := map[string]any{"tools": callTools, "seed": servertest.ScriptSeed, "max_tokens": 100, "stream": stream, "model": "tiny"}
 		status, answer, _ := h.Get("POST", servertest.ChatPath, servertest.Body(t, fields), "Compat-Project: acme/calls")
-		if status != 200 || !strings.Contains(answer, "look_up") {
+		_, id, ok := strings.Cut(answer, `"id":"call_`)
+		if status != 200 || !ok {
 			t.Fatalf("%d: %s", status, answer)
 		}
+		id, _, _ = strings.Cut(id, `"`)
+		ids = append(ids, "call_"+id)
 	}
-	t.Log(h.Recorded(t, "tiny", 2))
+	for i, e := range h.Recorded(t, "tiny", 2) {
+		messages := e["messages"].([]any)
+		m := messages[len(messages)-1].(map[string]any)
+		got, err := json.Marshal(m["tool_calls"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf(`[{"function":{"arguments":"{\"word\": \"weir\"}","name":"look_up"},"id":%q,"type":"function"}]`, ids[i])
+		if string(got) != want || m["content"] != "Well." || m["finish_reason"] != "tool_calls" {
+			t.Errorf("%s, %v, %v, want %s", got, m["content"], m["finish_reason"], want)
+		}
+	}
 }
