@@ -60,11 +60,11 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
 	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... ./grammar -run Vectors -v
 
-clients: build clients-hub clients-weave clients-art ## openai-node and -python, the Agents SDK, Anthropic's SDK, Ollama's client, Vercel AI SDK, LangChain.js, the examples in Python and JavaScript, Weave and ART, against a running weir, and huggingface_hub on the same cache (needs Node 20, npm and Python)
+clients: build clients-hub clients-weave clients-art ## SDKs of OpenAI, Anthropic and Ollama, Vercel AI SDK, LangChain, pydantic-ai and OpenAI's Agents SDK, in JavaScript and Python, with loops of tools; the examples; Weave and ART; against a running weir, and huggingface_hub on the same cache (needs Python, which installs Node)
 	$(PYTHON) -m venv build/examples && build/examples/bin/pip install -q --disable-pip-version-check -r examples/python/requirements.txt
 	$(PYTHON) -m venv build/sdks && build/sdks/bin/pip install -q --disable-pip-version-check -r tools/clients/requirements.txt
-	cd examples/javascript && npm ci --no-audit --no-fund --ignore-scripts
-	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python SDK_PYTHON=$(CURDIR)/build/sdks/bin/python npm test
+	cd examples/javascript && PATH="$(CURDIR)/build/sdks/bin:$$PATH" npm ci --no-audit --no-fund --ignore-scripts
+	cd tools/clients && export PATH="$(CURDIR)/build/sdks/bin:$$PATH" && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python SDK_PYTHON=$(CURDIR)/build/sdks/bin/python npm test
 
 weave-routes: build ## the functions that the newest weave and openpipe-art call are all served or 501 (needs Python; VERSIONS='weave==0.54.0 openpipe-art==0.5.18')
 	$(PYTHON) -m venv build/weave-routes && build/weave-routes/bin/pip install -q --disable-pip-version-check --no-deps $(or $(VERSIONS),weave openpipe-art)

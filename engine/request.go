@@ -26,6 +26,8 @@ const (
 	Aborted  = scheduler.Aborted
 	Failed   = scheduler.Failed
 
+	Background = scheduler.Background
+
 	RawLogprobs       = backend.RawLogprobs
 	ProcessedLogprobs = backend.ProcessedLogprobs
 )
@@ -38,7 +40,7 @@ type Request struct {
 	Arrived  time.Time // when the client's request came in, for latencies; zero: at Submit
 	Tenant   string    // who shares the machine with others equally; see scheduler.Account
 	Project  string    // a part of the tenant
-	Priority int64     // lower runs earlier, if the scheduler goes by priority
+	Priority int64     // lower runs earlier, if the scheduler goes by priority; Background gives way to all others
 	Salt     [16]byte  // namespace in the prefix cache; has to be a keyed hash
 	Limits   Limits    // the prompt and MaxTokens together must fit a sequence
 	Suffix   int       // tokens at the prompt's end that a later prompt may not repeat, as the generation prompt of a chat template; see scheduler.Sequence

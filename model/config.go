@@ -269,7 +269,7 @@ func (o *origin) bad(format string, args ...any) error {
 }
 
 func (o *origin) unsupported(field string, value any, supported string) error {
-	return fmt.Errorf("%w: %s %.200v in %s (supported: %s)", ErrUnsupported, o.name(field), value, o.path(), supported)
+	return fmt.Errorf("%w: %s %.200s in %s (supported: %s)", ErrUnsupported, o.name(field), fmt.Sprint(value), o.path(), supported)
 }
 
 // unmarshal is jsontext.Decode with messages for people who wrote the file.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 )
 
@@ -33,15 +34,16 @@ func alibi(heads int, factor float64) []float32 {
 	return slopes
 }
 
-// mptAlibi are the slopes of heads up to the power of two that is not less, of which every second one comes first.
-func mptAlibi(heads int) []float32 {
+// mptAlibi are the slopes of heads up to the power of two that is not less, of which every second one comes first. The last slope of a power
+// of two is 2 to the power of -most.
+func mptAlibi(heads int, most float64) []float32 {
 	power := 1
 	for power < heads {
 		power *= 2
 	}
 	var all, slopes []float32
 	for i := range power {
-		all = append(all, float32(1/math.Exp2(8*float64(i+1)/float64(power))))
+		all = append(all, float32(1/math.Exp2(most*float64(i+1)/float64(power))))
 	}
 	if power == heads {
 		return all
@@ -89,12 +91,13 @@ func mpt(f *fields) {
 	f.usual(usual{maxPositions: 2048, eps: 1e-5, epsName: "layer_norm_epsilon", tied: true})
 	how := get(f, "attn_config", struct {
 		ALiBi *bool    `json:"alibi"`
-		Most  int      `json:"alibi_bias_max"`
+		Most  float64  `json:"alibi_bias_max"`
 		Clip  *float64 `json:"clip_qkv"`
 		Scale *float32 `json:"softmax_scale"`
 		Norm  bool     `json:"qk_ln"`
 		Type  string   `json:"attn_type"`
-	}{Type: "multihead_attention", Most: 8})
+	}{})
+	how.Type, how.Most = cmp.Or(how.Type, "multihead_attention"), cmp.Or(how.Most, 8)
 	switch {
 	case how.ALiBi == nil || !*how.ALiBi:
 		f.unsupported("attn_config.alibi", false, "true")
@@ -102,8 +105,10 @@ func mpt(f *fields) {
 		f.unsupported("attn_config", "with qk_ln or with attn_type "+how.Type, "multihead_attention without qk_ln")
 	case !f.bool("no_bias", true):
 		f.unsupported("no_bias", false, "true")
-	case how.Most != 8:
+	case how.Most != 8 && f.Architecture == "MptForCausalLM": // transformers passes over it, and MosaicML's code does not
 		f.unsupported("attn_config.alibi_bias_max", how.Most, "8")
+	case !(how.Most > 0 && how.Most <= 64):
+		f.unsupported("attn_config.alibi_bias_max", how.Most, "numbers in (0, 64]")
 	}
 	if v, ok := f.member("logit_scale"); ok {
 		f.unsupported("logit_scale", string(v), "null")
@@ -111,7 +116,7 @@ func mpt(f *fields) {
 	norm := func(name string) NormSpec { return NormSpec{Name: name, Kind: LayerNorm, Eps: f.NormEps} }
 	f.below, f.Intermediate = "blocks", f.int("expansion_ratio", 4)*f.Hidden
 	f.Network.Embed, f.Network.Final = f.prefix+"wte", norm("norm_f")
-	slopes := f.slopes(func() []float32 { return mptAlibi(f.Heads) })
+	slopes := f.slopes(func() []float32 { return mptAlibi(f.Heads, how.Most) })
 	f.layers(func(_ int, l *Layer) {
 		a := f.attention()
 		a.AttentionNames, a.Rope, a.Slopes = AttentionNames{QKV: "attn.Wqkv", O: "attn.out_proj"}, NoRope, slopes

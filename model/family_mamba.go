@@ -78,19 +78,23 @@ func jamba(f *fields) {
 	}
 	f.checkExperts(&e)
 	dense := MLPSpec{Gate: "feed_forward.gate_proj", Up: "feed_forward.up_proj", Down: "feed_forward.down_proj", Inner: f.Intermediate, Act: e.Act}
-	// every says whether layer i is one of those that come in each period at an offset.
-	every := func(i int, name string, period, offset int) bool {
+	// every says whether layer i is one of those that come in each period at an offset, or that have a kind in a list, as those of
+	// GGUF files do.
+	every := func(i int, name string, period, offset int, list, kind string) bool {
+		if kinds := f.texts(list); kinds != nil {
+			return kinds[i] == kind
+		}
 		return i%max(f.int(name+"_layer_period", period), 1) == f.int(name+"_layer_offset", offset)
 	}
 	f.layers(func(i int, l *Layer) {
 		l.InNorm, l.Mixers = f.norm("input_layernorm"), []Mixer{s}
-		if every(i, "attn", 8, 4) {
+		if every(i, "attn", 8, 4, "layer_types", "full_attention") {
 			a := f.attention()
 			a.Rope = NoRope
 			l.Mixers = []Mixer{a}
 		}
 		l.FeedNorm, l.Feeds = f.norm("pre_ff_layernorm"), []Feed{dense}
-		if e.Experts > 1 && every(i, "expert", 2, 1) {
+		if e.Experts > 1 && every(i, "expert", 2, 1, "mlp_layer_types", "sparse") {
 			l.Feeds = []Feed{e}
 		}
 	})

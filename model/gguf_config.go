@@ -45,7 +45,7 @@ var ggufWithoutEffect = []string{
 }
 
 // ggufLike are architectures that are others for text: their networks also see.
-var ggufLike = map[string]string{"qwen3vl": "qwen3", "qwen3vlmoe": "qwen3moe"}
+var ggufLike = map[string]string{"qwen2vl": "qwen2", "qwen3vl": "qwen3", "qwen3vlmoe": "qwen3moe"}
 
 // ggufModel reads a model from a GGUF file. Its getters remember the first error.
 type ggufModel struct {

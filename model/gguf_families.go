@@ -186,15 +186,22 @@ func cohereFields(g *ggufModel, f map[string]any) {
 	}
 }
 
-// phiFields reads the factors of LongRoPE. A file has no other sign of it.
 func phiFields(g *ggufModel, f map[string]any) {
 	f["lm_head_bias"] = g.hasAny("output.bias")
+	g.longRope(f)
+}
+
+// longRope reads the factors of LongRoPE, which are the only sign of it in some files. The length from which the long ones hold is the
+// greatest one, unless a key says so.
+func (g *ggufModel) longRope(f map[string]any) {
 	if !g.hasAny(shortFactors) {
 		return
 	}
 	p, _ := f["rope_parameters"].(map[string]any)
 	p["rope_type"], p["short_factor"], p["long_factor"] = "longrope", g.factors(shortFactors), g.factors(longFactors)
-	p["original_max_position_embeddings"] = g.int("rope.scaling.original_context_length")
+	if p["original_max_position_embeddings"] = f["max_position_embeddings"]; g.int("rope.scaling.original_context_length") > 0 {
+		p["original_max_position_embeddings"] = g.int("rope.scaling.original_context_length")
+	}
 	if x := g.positive("rope.scaling.attn_factor"); x != nil {
 		p["attention_factor"] = *x
 	}
@@ -333,7 +340,11 @@ func recurrentShape(name string, t *weights.Tensor) []int {
 		return t.Shape
 	}
 	switch rest {
-	case "ssm_a", "ssm_d", "ssm_norm.weight":
+	case "ssm_a", "ssm_d":
+		if slices.Max(t.Shape) == t.Len() { // it has a number for each head, and not for each number of a state
+			return []int{t.Len()}
+		}
+	case "ssm_norm.weight":
 		return []int{t.Len()}
 	case "ssm_conv1d.weight", "shortconv.conv.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight", "ssm_conv1d_v.weight":
 		width := max(t.Shape[len(t.Shape)-1], 1)

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -152,6 +153,65 @@ func TestGGUFOlderFiles(t *testing.T) {
 	}
 }
 
+// TestGGUFMiniCPM: the factors of LongRoPE are two tensors, of which the short ones hold up to the greatest length if no key says another,
+// and a file without factors on embeddings, parts and logits is one of MiniCPM-2B, whose factors earlier converters left out.
+func TestGGUFMiniCPM(t *testing.T) {
+	short, long := []float32{1, 1.25, 1.5}, []float32{1, 2, 4}
+	vector := func(name string, numbers []float32) testkit.GGUFTensor {
+		var data []byte
+		for _, x := range numbers {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
+		}
+		return testkit.GGUFTensor{Name: name, Shape: []uint64{uint64(len(numbers))}, Data: data}
+	}
+	for name, c := range map[string]struct {
+		file       func(*testkit.GGUF)
+		checkpoint map[string]any
+	}{
+		"long": {func(g *testkit.GGUF) {
+			g.Set("minicpm.rope.scaling.type", "longrope")
+			g.Tensors = append(g.Tensors, vector("rope_factors_short.weight", short), vector("rope_factors_long.weight", long))
+		}, map[string]any{"rope_parameters": map[string]any{"rope_type": "longrope", "short_factor": short, "long_factor": long, "original_max_position_embeddings": 256}}},
+		"longer": {func(g *testkit.GGUF) {
+			g.Set("minicpm.rope.scaling.type", "longrope")
+			g.Set("minicpm.rope.scaling.original_context_length", uint32(16))
+			g.Tensors = append(g.Tensors, vector("rope_factors_short.weight", short), vector("rope_factors_long.weight", long))
+		}, map[string]any{"rope_parameters": map[string]any{"rope_type": "longrope", "short_factor": short, "long_factor": long, "original_max_position_embeddings": 16}}},
+		"older": {func(g *testkit.GGUF) {
+			g.Keys = slices.DeleteFunc(g.Keys, func(k testkit.GGUFKey) bool { return strings.HasSuffix(k.Key, "_scale") })
+		}, map[string]any{"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}},
+	} {
+		golden, file := readFamily(t, "minicpm"), readConverted(t, "minicpm").file(t, "minicpm")
+		before := familyLogits(t, openBytes(t, file.Bytes()), golden.Prompt)
+		c.file(file)
+		fsys := fstest.MapFS{"model.safetensors": mapFile(t, "testdata/families/minicpm/model.safetensors")}
+		var doc map[string]any
+		if err := json.Unmarshal(mapFile(t, "testdata/families/minicpm/config.json").Data, &doc); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(doc, c.checkpoint)
+		b, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fsys["config.json"] = &fstest.MapFile{Data: b}
+		got := familyLogits(t, openBytes(t, file.Bytes()), golden.Prompt)
+		golden.compareLogits(t, got, familyLogits(t, openModel(t, fsys), golden.Prompt), false)
+		if reflect.DeepEqual(got, before) {
+			t.Errorf("%s changes nothing", name)
+		}
+	}
+}
+
+func mapFile(t *testing.T, path string) *fstest.MapFile {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fstest.MapFile{Data: b}
+}
+
 // TestGGUFSeeing: a network that also sees is another one's for text.
 func TestGGUFSeeing(t *testing.T) {
 	d, golden := readConverted(t, "qwen3_moe"), readFamily(t, "qwen3_moe")
@@ -177,6 +237,11 @@ func TestGGUFFamiliesRefused(t *testing.T) {
 	drop := func(tensor string) func(*testkit.GGUF) {
 		return func(g *testkit.GGUF) {
 			g.Tensors = slices.DeleteFunc(g.Tensors, func(t testkit.GGUFTensor) bool { return t.Name == tensor })
+		}
+	}
+	add := func(tensor string, n int) func(*testkit.GGUF) {
+		return func(g *testkit.GGUF) {
+			g.Tensors = append(g.Tensors, testkit.GGUFTensor{Name: tensor, Shape: []uint64{uint64(n)}, Data: make([]byte, 4*n)})
 		}
 	}
 	edit := func(tensor string, data ...byte) func(*testkit.GGUF) {
@@ -211,6 +276,17 @@ func TestGGUFFamiliesRefused(t *testing.T) {
 		{"granite_swa", set("granite_swa.attention.rope_pattern", "x"), "the key granite_swa.attention.rope_pattern"},
 		{"bamba", set("granitehybrid.ssm.inner_size", uint32(8)), "head"},
 		{"hunyuan_moe", set("hunyuan-moe.expert_used_count", uint32(0)), "experts per token"},
+		{"jamba", set("jamba.ssm.inner_size", uint32(50)), "the key jamba.ssm.inner_size is 50, not a multiple of 24"},
+		{"jamba", drop("blk.0.ssm_dt_norm.weight"), "missing: blk.0.ssm_dt_norm.weight"},
+		{"mamba", set("mamba.ssm.dt_b_c_rms", uint8(3)), "the key mamba.ssm.dt_b_c_rms is 3 (uint8), not a truth value"},
+		{"mamba", set("mamba.ssm.state_size", uint32(7)), "blk.0.ssm_a is [48 6] instead of [48 7]"},
+		{"mamba2", set("mamba2.ssm.group_count", uint32(3)), "4 heads of 12, 3 groups"},
+		{"minicpm", add("blk.0.attn_q.bias", 24), "the key minicpm.attention.head_count is of heads with biases"},
+		{"minicpm", set("minicpm.expert_count", uint32(2)), "num_experts 2"},
+		{"minicpm3", func(g *testkit.GGUF) {
+			drop("rope_factors_long.weight")(g)
+			g.Set("minicpm3.rope.scaling.original_context_length", uint32(128))
+		}, "long_factor of rope type longrope has 0 numbers for 4 frequencies"},
 		{"ministral3", set("mistral3.attention.temperature_length", uint32(8)), "the key mistral3.attention.temperature_length is 8, and what it would change is not known here"},
 	} {
 		d := readConverted(t, c.family)
@@ -306,6 +382,8 @@ func asConverted(t *testing.T, name string) (_ fs.FS, edited bool) {
 		doc["swiglu_limit"] = 7.0
 	case "llama4": // and these
 		doc["attn_scale"], doc["floor_scale"], doc["attention_chunk_size"] = 0.1, 8192, 8192
+	case "minicpm3": // as all that were published have it
+		doc["scale_emb"], doc["dim_model_base"] = 12, 256
 	case "mistral4":
 		delete(doc["rope_parameters"].(map[string]any), "llama_4_scaling_beta")
 	case "dots1":

@@ -104,7 +104,11 @@ func (n *Network) decaysStored() {
 	n.eachDelta(func(_ int, d *DeltaSpec) { d.AForm, d.AShape = asStored, nil })
 	for i := range n.Layers {
 		for k, m := range n.Layers[i].Mixers {
-			if s, ok := m.(MambaSpec); ok {
+			switch s := m.(type) {
+			case MambaSpec:
+				s.AForm = asStored
+				n.Layers[i].Mixers[k] = s
+			case SelectiveSpec:
 				s.AForm = asStored
 				n.Layers[i].Mixers[k] = s
 			}

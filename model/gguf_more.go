@@ -17,10 +17,14 @@ func init() {
 	exaone := maps.Clone(shared)
 	exaone["exp_probs_b.bias"] = "mlp.e_score_correction_bias"
 	maps.Copy(ggufRecipes, map[string]ggufRecipe{
-		"gemma":     {arch: "GemmaForCausalLM", describe: withOnes},
-		"arcee":     {arch: "ArceeForCausalLM", pairs: true},
-		"nemotron":  {arch: "NemotronForCausalLM", describe: withOnes, fields: nemotron4Fields, whole: map[string]string{"output_norm.bias": "model.norm.bias"}},
-		"olmo":      {arch: "OlmoForCausalLM", pairs: true},
+		"gemma":    {arch: "GemmaForCausalLM", describe: withOnes},
+		"arcee":    {arch: "ArceeForCausalLM", pairs: true},
+		"nemotron": {arch: "NemotronForCausalLM", describe: withOnes, fields: nemotron4Fields, whole: map[string]string{"output_norm.bias": "model.norm.bias"}},
+		"olmo": {arch: "OlmoForCausalLM", pairs: true, fields: func(g *ggufModel, f map[string]any) {
+			if clip := g.positive("attention.clamp_kqv"); clip != nil {
+				f["clip_qkv"] = *clip
+			}
+		}},
 		"olmoe":     {arch: "OlmoeForCausalLM", names: ggufNamesOf("mlp.gate", "")},
 		"command-r": {arch: "CohereForCausalLM", fields: cohereFields},
 		"cohere2moe": {arch: "Cohere2MoeForCausalLM", names: shared, fields: func(g *ggufModel, f map[string]any) {

@@ -16,9 +16,9 @@ import (
 )
 
 // quantizedFamilies are families whose GGUF files have tensors that others do not have: of recurrent layers,
-// stacked or fused experts, latent attention, embeddings for each layer.
+// stacked or fused experts, latent attention, embeddings for each layer, learned positions, fused products.
 var quantizedFamilies = []string{"qwen3_next", "qwen3_5", "qwen3_5_moe", "gemma4", "gemma4_e", "gemma4_moe", "granitemoehybrid", "nemotron_h", "falcon_h1", "lfm2", "lfm2_moe",
-	"kimi_linear", "llama4", "mimo_v2_flash", "mistral4", "deepseek_v3"}
+	"kimi_linear", "llama4", "mimo_v2_flash", "mistral4", "deepseek_v3", "gpt2_plain", "falcon_new"}
 
 // widened makes sizes of a small network large enough for blocks.
 func widened(key string, value any) any {
@@ -51,7 +51,7 @@ func widened(key string, value any) any {
 // staysFloat reports whether llama.cpp leaves a tensor as it is when it quantizes a file (src/llama-quant.cpp).
 func staysFloat(name string, shape []int) bool {
 	return len(shape) == 1 || !strings.HasSuffix(name, ".weight") || strings.HasSuffix(name, "_norm.weight") ||
-		slices.ContainsFunc([]string{"ffn_gate_inp.weight", "ssm_conv1d", "shortconv.conv.weight", "per_layer_model_proj"}, func(part string) bool { return strings.Contains(name, part) })
+		slices.ContainsFunc([]string{"ffn_gate_inp.weight", "ssm_conv1d", "shortconv.conv.weight", "per_layer_model_proj", "position_embd"}, func(part string) bool { return strings.Contains(name, part) })
 }
 
 // quantizedFile is a file like that of a family, but of a wider network of random numbers, and the same file with the

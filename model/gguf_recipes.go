@@ -402,7 +402,7 @@ func (g *ggufModel) passedOver(name string, c *Config) bool {
 	case ropeFactors:
 		return true
 	case longFactors, shortFactors:
-		return strings.HasPrefix(g.arch, "phi") // whose fields they are
+		return strings.HasPrefix(g.arch, "phi") || strings.HasPrefix(g.arch, "minicpm") // whose fields they are
 	}
 	layer, _, ok := layerName(name, "blk.")
 	n, err := strconv.Atoi(layer)

@@ -212,7 +212,7 @@ func TestGGUFRefused(t *testing.T) {
 	}{
 		{dropKey("general.architecture"), model.ErrConfig, "the key general.architecture is missing"},
 		{setKey("general.architecture", uint8(1)), model.ErrConfig, "the key general.architecture is 1 (uint8), not a string"},
-		{setKey("general.architecture", "mamba"), model.ErrUnsupported, `general.architecture "mamba" (supported: the 66 that docs/models.md lists)`},
+		{setKey("general.architecture", "rwkv7"), model.ErrUnsupported, `general.architecture "rwkv7" (supported: the `},
 		{setKey("general.architecture", "clip"), model.ErrUnsupported, "projects images or sound for another model (mmproj): it is not a model of its own"},
 		{setKey("general.type", "mmproj"), model.ErrUnsupported, "projects images or sound for another model (mmproj)"},
 		{setKey("general.type", "adapter"), model.ErrUnsupported, "is an adapter (LoRA) for another model: it is not a model of its own"},

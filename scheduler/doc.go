@@ -66,7 +66,8 @@
 //     or it might never get its turn.
 //   - A tenant that holds more places or blocks than another one would have with
 //     its next sequence gives one back, by preemption, at the cost of at most a
-//     quarter of a token for each new token (room.go).
+//     quarter of a token for each new token (room.go). So does work in the
+//     background ([Background]) to all other.
 //
 // # Preemption
 //

@@ -248,6 +248,9 @@ func (m *simulation) arrive() {
 	}
 	var leader *Sequence
 	choices, priority := 1+max(0, m.IntN(6)-3), int64(m.IntN(3))
+	if priority == 2 {
+		priority = Background
+	}
 	account := Account{Tenant: string(rune('a' + m.IntN(3))), Project: string(rune('x' + m.IntN(2)))}
 	for range choices {
 		n := uint64(len(m.jobs) + 1)

@@ -1,5 +1,7 @@
 package scheduler
 
+import "math"
+
 // A tenant that holds more than its part of the places or blocks has to give some back when
 // another one wants them. What is preempted for that is computed again, so that this must
 // not happen too often: it is paid for by credit, and each token that is computed for the
@@ -113,9 +115,34 @@ func excess(victim, q *Sequence, holds measure) (theirs, mine int) {
 	return holds(victim.Account.in), holds(q.Account.in)
 }
 
-// makePlace preempts a sequence of the same class for the place of q, if somebody has more
-// places than the tenant or the project of q would have then.
+// Background is the priority of work that nobody waits for. It gives way to all other work: its
+// running sequences are preempted for sequences that wait for their places or blocks. Otherwise a
+// client would wait for the end of a batch's longest answer.
+const Background = math.MaxInt64
+
+// background returns the last running sequence of work in the background, if q is more urgent and
+// it may be preempted; nil: there is none.
+func (s *Scheduler) background(q *Sequence) *Sequence {
+	if q.tenant().within.priority == Background {
+		return nil
+	}
+	for i := len(s.running) - 1; i >= 0; i-- {
+		switch v := s.running[i]; {
+		case v.tenant().within.priority != Background:
+			return nil // s.running is sorted by class
+		case !s.pinned(v):
+			return v
+		}
+	}
+	return nil
+}
+
+// makePlace preempts a sequence in the background for the place of q, or one of the same
+// class if somebody has more places than the tenant or the project of q would have then.
 func (s *Scheduler) makePlace(q *Sequence) bool {
+	if s.takeBack(s.background(q)) {
+		return true
+	}
 	victim := s.hog(q.tenant().within, places)
 	if victim == nil || s.credit <= 0 {
 		return false
@@ -124,12 +151,15 @@ func (s *Scheduler) makePlace(q *Sequence) bool {
 	return theirs > mine+1 && s.takeBack(victim)
 }
 
-// makeBlocks preempts a sequence of the same class for the blocks of q, which needs some,
-// if somebody holds more than twice the blocks that the tenant or the project of q would
+// makeBlocks preempts a sequence in the background for the blocks of q, which needs some, or one
+// of the same class if somebody holds more than twice the blocks that the tenant or the project of q would
 // hold. It reports false if blocks that come back will do, too.
 func (s *Scheduler) makeBlocks(q *Sequence, need int) bool {
 	if s.credit <= 0 || need <= s.kv.Free()+s.deferredBlocks() {
 		return false
+	}
+	if s.takeBack(s.background(q)) {
+		return true
 	}
 	q.Account.in.blocks, q.tenant().blocks = 0, 0 // none of their sequences may be running
 	s.tally()

@@ -34,9 +34,13 @@
 // profile [Instant] it measures what everything but the device costs. It is what
 // weir serve --device sim runs.
 //
+// [NewScripted] opens a paced backend that writes given answers. As an oracle does, it reads the
+// prompt back from the slots of the KV cache, so it has the answer for a prompt however that was
+// cut into chunks, preempted or shared.
+//
 // # Files
 //
 // turns.go refuses calls out of turn. oracle.go and paced.go are the two backends,
-// profile.go the profiles. In the tests, driver_test.go is the smallest engine that can run
+// profile.go the profiles, scripted.go the answers that are given. In the tests, driver_test.go is the smallest engine that can run
 // sequences on a backend.
 package sim

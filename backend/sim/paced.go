@@ -19,6 +19,7 @@ type Paced struct {
 	spec    backend.Spec
 	profile Profile
 	turns   turns
+	script  *script // nil: all tokens are made up
 
 	busy  time.Time    // when the device has computed all steps that are begun
 	ends  [2]time.Time // when it has computed step n, at n%2
@@ -77,6 +78,9 @@ func (p *Paced) Begin(b *backend.Batch) error {
 	p.busy = p.busy.Add(p.profile.Step(b))
 	i := p.turns.begun % 2
 	p.ends[i], p.rows[i] = p.busy, len(b.At)
+	if p.script != nil {
+		p.script.begin(p.turns.begun, b)
+	}
 	p.turns.begun++
 	return nil
 }
@@ -134,6 +138,9 @@ func (p *Paced) row(d *backend.Draws, i int, edits []backend.Edit, out *backend.
 	}
 	h := mix(r.Seed ^ mix(uint64(r.Index)))
 	token := r.Target
+	if token < 0 && !r.Hidden {
+		token = p.written(d, r, i)
+	}
 	if token < 0 {
 		token = p.draw(d, r, h)
 	}
@@ -164,6 +171,18 @@ func (p *Paced) legal(d *backend.Draws, r *backend.Draw, w int) uint32 {
 		legal &= 1<<rest - 1
 	}
 	return legal
+}
+
+// written is the token that the script has for row i, if there is a script and the token is legal, or -1.
+func (p *Paced) written(d *backend.Draws, r *backend.Draw, i int) int32 {
+	if p.script == nil {
+		return -1
+	}
+	id := p.script.next(p.turns.ended, i, r.Index)
+	if id < 0 || int(id) >= p.spec.VocabSize || p.legal(d, r, int(id/32))>>(id%32)&1 == 0 {
+		return -1
+	}
+	return id
 }
 
 // maxTries is the number of tokens of the list that draw tries before it searches the masks

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 
 	"github.com/valyala/fasthttp/fasthttputil"
 
@@ -89,46 +88,18 @@ func setupChat(f *flagSet, env *environment) action {
 // startServer starts a server in this process and makes c its client, so that a chat
 // with a local model works in the same way as one over the network.
 func (c *conversation) startServer(dir string, o *chatOptions, cfg server.Config) (stop func(), err error) {
-	src, err := openSource(dir, &o.model)
+	p, err := startInProcess(dir, &o.model, &o.engine, cfg)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
 	ln := fasthttputil.NewInmemoryListener()
-	end := func() { // a name of its own, since every return of an error sets stop to nil
-		_ = ln.Close()
-		cancel()
-		running.Wait()
-		_ = src.network.Close()
-	}
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
-	e, err := prepareEngine(ctx, src, &o.model, &o.engine, nil)
-	if err != nil {
-		return nil, err
-	}
-	srv, err := server.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	failed := make(chan error, 1)
-	running.Go(func() { failed <- e.engine.Run(ctx) })
-	select {
-	case err = <-failed:
-	case <-e.engine.Ready():
-		err = srv.SetModel(e.served(src, o.engine.policy == "priority"))
-	}
-	if err != nil {
-		return nil, err
-	}
-	running.Go(func() { _ = srv.Serve(ln) })
+	p.running.Go(func() { _ = p.server.Serve(ln) })
 	c.base = "http://weir"
 	c.client = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return ln.Dial() }}}
-	return end, nil
+	return func() {
+		_ = ln.Close()
+		p.stop()
+	}, nil
 }
 
 // conversation is a chat with a server.

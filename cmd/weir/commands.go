@@ -38,6 +38,8 @@ func commands() []*command {
 		{name: "chat", args: "[MODEL] [flags]", model: true, setup: setupChat,
 			summary: "chat with MODEL, or with a server (--url), in the terminal",
 			about:   "Chats in the terminal with a model, or with a server that --url names.\n\n" + modelArgument},
+		{name: "batch", args: "[MODEL] -i FILE -o FILE [flags]", model: true, setup: setupBatch,
+			summary: "answer the requests in a file, without a server", about: batchAbout + "\n\n" + modelArgument},
 		{name: "inspect", args: "[MODEL] [flags]", model: true, setup: setupInspect,
 			summary: "print what MODEL is and needs, without reading its weights",
 			about:   inspectAbout + "\n\n" + modelArgument},

@@ -54,7 +54,7 @@ func TestHelp(t *testing.T) {
 		_, groups := documentedFlags(c)
 		for _, flags := range groups {
 			for _, flag := range flags {
-				if d := describe(flag); !strings.Contains(help, "\n  --"+d.synopsis()+"\n") || len(d.text) < 10 {
+				if d := describe(flag); !strings.Contains(help, "\n  "+d.written()+"\n") || len(d.text) < 10 {
 					t.Errorf("weir %s --help does not explain --%s", c.name, flag.Name)
 				}
 			}

@@ -150,7 +150,8 @@ const stateEvery = 1024
 // engineConfig is the part of the engine's configuration that flags decide.
 func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 	c := engine.Config{
-		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority", WholePrompts: !o.chunked, StateEvery: stateEvery},
+		// There are priorities whatever --scheduling-policy says: batches have the lowest. The flag decides whether requests may name one.
+		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: true, WholePrompts: !o.chunked, StateEvery: stateEvery},
 		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt,
 	}
 	if !o.chunked {
@@ -227,13 +228,22 @@ func (e *preparedEngine) planSim(s *source, opt model.Options, o *engineOptions)
 	if err != nil {
 		return p, err
 	}
+	answer, err := simScript(o.simScript, s)
+	if err != nil {
+		return p, err
+	}
 	e.spec = specOf(s.network, opt, 2)
 	e.device = "simulated device, profile " + profile.Name + ": answers are made up"
 	p.processors = 1 + max(o.threads, 0)
 	if o.threads == 0 {
 		p.processors = 1 + runtime.GOMAXPROCS(0)
 	}
-	p.open = func() (backend.Backend, error) { return sim.NewPaced(e.spec, profile) }
+	p.open = func() (backend.Backend, error) {
+		if answer != nil {
+			return sim.NewScripted(e.spec, profile, answer)
+		}
+		return sim.NewPaced(e.spec, profile)
+	}
 	return p, nil
 }
 

@@ -67,7 +67,7 @@ func writeFlagTables(b *strings.Builder, c *command) {
 		b.WriteString("\n| Flag | |\n|---|---|\n")
 		for _, flag := range flags {
 			d := describe(flag)
-			fmt.Fprintf(b, "| `--%s` | %s |\n", cell(d.synopsis()), cell(d.text))
+			fmt.Fprintf(b, "| `%s` | %s |\n", cell(d.written()), cell(d.text))
 		}
 	}
 }

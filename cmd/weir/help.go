@@ -75,7 +75,7 @@ func (c *command) writeHelp(w io.Writer) {
 		fmt.Fprintf(w, "\n%s:\n", titles[i])
 		for _, flag := range flags {
 			d := describe(flag)
-			fmt.Fprintf(w, "  --%s\n%s\n", d.synopsis(), indent(wrap(d.text, helpWidth-8), 8))
+			fmt.Fprintf(w, "  %s\n%s\n", d.written(), indent(wrap(d.text, helpWidth-8), 8))
 		}
 	}
 }
@@ -90,13 +90,14 @@ func documentedFlags(c *command) (titles []string, groups [][]*pflag.Flag) {
 // flagDoc is what is said about a flag.
 type flagDoc struct {
 	name     string
+	short    string   // of one letter; "": there is none
 	argument string   // "" for a flag without a value
 	choices  []string // the values it takes, if they are few
 	text     string   // with the default
 }
 
 func describe(flag *pflag.Flag) flagDoc {
-	d := flagDoc{name: flag.Name}
+	d := flagDoc{name: flag.Name, short: flag.Shorthand}
 	d.argument, d.text = pflag.UnquoteUsage(flag)
 	if strings.Contains(flag.Value.Type(), "|") {
 		d.choices = strings.Split(flag.Value.Type(), "|")
@@ -117,6 +118,14 @@ func (d *flagDoc) synopsis() string {
 		return d.name
 	}
 	return d.name + " " + d.argument
+}
+
+// written is the synopsis with the dashes, and the short name in front if there is one.
+func (d *flagDoc) written() string {
+	if d.short == "" {
+		return "--" + d.synopsis()
+	}
+	return "-" + d.short + ", --" + d.synopsis()
 }
 
 // wrapParagraphs wraps each line of a text by itself. A line that begins with a

@@ -101,6 +101,7 @@ type engineOptions struct {
 	gpuOptions
 	device     string
 	simProfile string
+	simScript  string
 	kvMemory   size
 	blockSize  int
 	maxSeqs    int
@@ -121,6 +122,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	o.cpuOptions.bind(f)
 	o.tiles.bind(f)
 	f.StringVar(&o.simProfile, "sim-profile", "instant", "how long --device sim takes for a step: instant, h100-llama-8b or a JSON `file`")
+	f.StringVar(&o.simScript, "sim-script", "", "JSON `file` with the answers that --device sim writes: a list of {\"prompt\": \"regular expression\", \"answer\": \"text\"}; the first whose expression matches the text of the prompt, as the chat template made it, is the answer")
 	f.group("GPU")
 	o.gpuOptions.bind(f)
 	f.group("Scheduling and KV cache")

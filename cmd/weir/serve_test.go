@@ -370,6 +370,7 @@ func TestBadStart(t *testing.T) {
 		"a field":           {args: []string{"--reasoning-field", "thoughts"}, want: "reasoning_content", code: 2},
 		"kwargs":            {args: []string{"--default-chat-template-kwargs", "{"}, want: "kwargs", code: 2},
 		"a profile":         {args: []string{"--device", "sim", "--sim-profile", "/nonexistent"}, want: "sim-profile", code: 2},
+		"a script":          {args: []string{"--device", "sim", "--sim-script", empty}, want: "sim-script", code: 2},
 		"no keys":           {args: []string{"--credentials", empty}, want: "the file is empty or was cut", code: 1},
 		"a port in use":     {args: []string{"--port", fmt.Sprint(busy.Addr().(*net.TCPAddr).Port)}, want: "in use", code: 1},
 	} {

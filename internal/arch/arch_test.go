@@ -42,6 +42,10 @@ var rules = map[string]rule{
 		may:    []string{"backend", "sampler", inv},
 		mayNot: noIO,
 	},
+	"batch": {
+		may:    []string{"internal/jsontext"},
+		mayNot: []string{"net"},
+	},
 	"bench": {
 		may:   []string{"internal/jsontext", "api"},
 		tests: []string{"internal/testkit"},
@@ -263,7 +267,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/sdktest": {
-		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "tokenizer"},
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "server/servertest", "tokenizer"},
 	},
 	"server/servertest": {
 		may: []string{"auth", "backend", "backend/sim", "calls", "chat", "engine", "feedback", "internal/jsontext", "models", "objects", "queues", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},

@@ -6,6 +6,7 @@ import (
 
 	"weir/api"
 	"weir/auth"
+	"weir/engine"
 	"weir/server/failure"
 	"weir/server/transport"
 )
@@ -126,6 +127,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 	for i := range done.requests {
 		done.requests[i].Arrived = c.Begun
 		done.requests[i].Tenant, done.requests[i].Project = c.Tenant(), c.Project
+		done.requests[i].Priority = priorityOf(c, done.requests[i].Priority)
 	}
 	if done.reply.stream {
 		done.reply.budget = s.unread.open(done.reply.unreadSize())
@@ -156,6 +158,15 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		h.loadMetrics(c, m)
 	}
 	handedOver = true
+}
+
+// priorityOf returns the priority of a request of a call that asks for one. Work in the background has
+// the lowest that there is, whatever it asks for.
+func priorityOf(c *transport.Call, asked int64) int64 {
+	if c.Background() {
+		return engine.Background
+	}
+	return asked
 }
 
 // checkPrepared refuses a prepared request for reasons that are not only in its body.

@@ -40,6 +40,8 @@ type Call struct {
 	size     int      // of an answer that streams, if it is known before
 	atEnd    []func() // see AtEnd
 	decoded  []byte   // the body without its Content-Encoding; nil: it is as it was sent
+
+	background bool // see Background
 }
 
 // Context ends when the client leaves, with the cause failure.ErrGone, or when the

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
 import OpenAI from 'openai'
-import { APICallError, generateObject, generateText, streamText } from 'ai'
+import { APICallError, generateText, Output, streamText } from 'ai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { ChatOpenAI } from '@langchain/openai'
 import { z } from 'zod'
@@ -200,8 +200,8 @@ test('Vercel AI SDK', async (t) => {
 
   await t.test('JSON mode', async () => {
     const strict = provider({ supportsStructuredOutputs: true })
-    const r = await generateObject({ model: strict, schema: z.object({ city: z.string().max(40) }), prompt, ...retryless })
-    assert.equal(typeof r.object.city, 'string')
+    const r = await generateText({ model: strict, output: Output.object({ schema: z.object({ city: z.string().max(40) }) }), prompt, ...retryless })
+    assert.equal(typeof r.output.city, 'string')
   })
 
   await t.test('an aborted stream frees its place', async () => {

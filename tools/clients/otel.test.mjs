@@ -1,5 +1,5 @@
 // Exporters of OpenTelemetry for JavaScript, which send JSON and protobuf, and the spans of the
-// Vercel AI SDK, against a running weir that answers the model's part as well. `make clients`
+// Vercel AI SDK in both forms that it has, against a running weir that answers the model's part as well. `make clients`
 // runs it.
 
 import assert from 'node:assert/strict'
@@ -10,6 +10,7 @@ import { join } from 'node:path'
 
 import { context, trace } from '@opentelemetry/api'
 import { generateText } from 'ai'
+import { LegacyOpenTelemetry, OpenTelemetry } from '@ai-sdk/otel'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { OTLPTraceExporter as JSONExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto'
@@ -51,7 +52,8 @@ for (const [name, Exporter, compression] of [['JSON', JSONExporter, 'none'], ['J
     provider.register() // so that spans know their parents
     const tracer = provider.getTracer('ai')
     const model = createOpenAICompatible({ name: 'weir', baseURL: `${weir.url}/v1`, apiKey, includeUsage: true })('weir-tiny')
-    const { text } = await generateText({ model, prompt: 'What is the capital of France?', temperature: 0, maxOutputTokens: 16, experimental_telemetry: { isEnabled: true, tracer } })
+    const { text } = await generateText({ model, prompt: 'What is the capital of France?', temperature: 0, maxOutputTokens: 16, telemetry: { integrations: [new LegacyOpenTelemetry({ tracer })] } })
+    await generateText({ model, prompt: 'What is the capital of France?', temperature: 0, maxOutputTokens: 16, telemetry: { integrations: [new OpenTelemetry({ tracer })] } })
     const failing = tracer.startSpan('fails', { attributes: { 'input.value': 'x' } })
     failing.recordException(new TypeError('it broke'))
     failing.setStatus({ code: 2 })
@@ -72,5 +74,12 @@ for (const [name, Exporter, compression] of [['JSON', JSONExporter, 'none'], ['J
     assert.equal(inner.attributes.model, 'weir-tiny')
     const usage = inner.summary.usage['weir-tiny']
     assert.ok(usage.total_tokens > 10 && usage.total_tokens === (usage.prompt_tokens ?? usage.input_tokens) + (usage.completion_tokens ?? usage.output_tokens), JSON.stringify(usage))
+
+    // The same in the terms of OpenTelemetry's conventions: an agent, its step, and the chat in it.
+    const chat = found.find((c) => c.op_name === 'chat weir-tiny')
+    const agent = found.find((c) => c.op_name === 'invoke_agent weir-tiny')
+    assert.equal(found.find((c) => c.id === chat.parent_id).parent_id, agent.id)
+    assert.equal(chat.output['gen_ai.output.messages'][0].parts[0].content, text)
+    assert.equal(chat.attributes.model, 'weir-tiny')
   })
 }

@@ -8,6 +8,10 @@ GPT = dict(PLAIN, n_embd=24, n_layer=3, n_head=4, n_positions=128, layer_norm_ep
 OLDER = {
     "gpt2": dict(final="ln_f.weight", model_type="gpt2", architecture="GPT2LMHeadModel", gain=2.0, config=dict(GPT, scale_attn_by_inverse_layer_idx=True), same=["c_attn.bias"],
                  edits={"scale_attn_by_inverse_layer_idx": False, "activation_function": "relu"}),
+    # Without what llama.cpp's converter leaves out.
+    "gpt2_plain": dict(final="ln_f.weight", model_type="gpt2", architecture="GPT2LMHeadModel", gain=2.0, config=dict(GPT), same=["c_attn.bias"]),
+    "mpt_plain": dict(final="norm_f.weight", model_type="mpt", architecture="MptForCausalLM", gain=2.0, config=dict(
+        PLAIN, d_model=24, n_layers=3, n_heads=6, max_seq_len=128, attn_config=dict(clip_qkv=1.0)), edits={"attn_config.clip_qkv": None}),
     "gpt_neo": dict(final="ln_f.weight", model_type="gpt_neo", architecture="GPTNeoForCausalLM", gain=2.0, config=dict(
         PLAIN, hidden_size=24, num_layers=4, num_heads=4, max_position_embeddings=128, window_size=16, attention_types=[[["global", "local"], 2]]),
         edits={"activation_function": "relu"}),
@@ -34,7 +38,7 @@ OLDER = {
     "falcon": dict(final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=2.0, config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128)),
     "falcon_new": dict(embed=0.5, final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=3.0, config=dict(
-        PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128, new_decoder_architecture=True, num_kv_heads=2, bias=True)),
+        PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128, new_decoder_architecture=True, num_kv_heads=2)),
     "falcon_2": dict(embed=0.5, final="ln_f.weight", model_type="falcon", architecture="FalconForCausalLM", gain=3.0, config=dict(
         PLAIN, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128, new_decoder_architecture=True, num_kv_heads=2,
         num_ln_in_parallel_attn=1)),

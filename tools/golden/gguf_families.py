@@ -35,7 +35,12 @@ GGUF = "0.19.0"
 # What published configurations have and the converter reads, and transformers does not write, or ... for what they have not.
 PUBLISHED = {
     "bamba": {"attn_rotary_emb": 4},
+    "bloom": {"seq_length": 2048},
     "cohere2": {"rotary_pct": 1.2},  # of hidden_size / heads, which is the size of a head there
+    "falcon": {"num_kv_heads": 1},  # transformers writes the number of heads, whatever multi_query says
+    "gpt2_plain": {"n_ctx": 128},
+    "gpt_neox": {"rotary_pct": 0.5, "model_type": "unknown"},
+    "gpt_neox_serial": {"rotary_pct": 0.5, "model_type": "unknown"},
     "glm": {"attention_dim": 8, "seq_length": 256},  # heads have hidden_size / heads numbers there
     "granite4_dense": {"layer_types": ["attention"] * 4, "num_experts_per_tok": 0},
     "granitemoehybrid": lambda doc: {"layer_types": ["mamba" if t == "linear_attention" else "attention" for t in doc["layer_types"]]},
@@ -51,6 +56,7 @@ PUBLISHED = {
                                   "layernorm_epsilon": doc["rms_norm_eps"], "rope_theta": 5000000.0, "swa_rope_theta": 10000.0, "partial_rotary_factor": 0.334, "rope_parameters": None,
                                   "model_type": "mimo"},  # one for which transformers does not rewrite the configuration
     "minimax_m2": {"rotary_dim": 6},
+    "mpt_plain": {"architectures": ["MPTForCausalLM"]},
     "mistral4": {"architectures": ["Mistral3ForConditionalGeneration"]},
     "granite4_h_dense": {"layer_types": ["mamba", "attention", "mamba"], "num_experts_per_tok": 0},
     "nemotron_h": {"mamba_d_head": 10},

@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"context"
+	"io"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/auth"
+	"weir/server/failure"
+)
+
+// Errand is a POST request of JSON that the server makes of itself, for a client who does not
+// wait for it: a line of a batch. It passes through everything that a request of a connection
+// passes through after its headers, so that it is limited, recorded, counted and logged as the
+// others are, but it is computed only when nobody else wants the engine.
+type Errand struct {
+	Path      string
+	Body      []byte
+	RequestID string // X-Request-Id
+	Project   string // "<team>/<project>"; "": none
+	Who       *auth.Identity
+	Address   string // what Call.Tenant returns for the client, where Who does not tell
+}
+
+// Outcome is the answer to an errand.
+type Outcome struct {
+	Status int
+	Body   []byte
+}
+
+// Do answers an errand. If ctx ends, so does the errand, with an outcome that means nothing.
+func (s *Server) Do(ctx context.Context, e *Errand) (out Outcome) {
+	rc := &fasthttp.RequestCtx{}
+	h := &rc.Request.Header
+	h.SetMethod(fasthttp.MethodPost)
+	h.SetContentType("application/json")
+	h.SetContentLength(len(e.Body))
+	rc.Request.SetRequestURI(e.Path)
+	c := &Call{
+		RequestCtx: rc, Who: e.Who, Target: e.Path, RequestID: e.RequestID, Project: e.Project, Begun: s.Now(),
+		server: s, conn: &conn{address: e.Address}, bodyRead: true, decoded: e.Body, background: true,
+	}
+	c.body.all, c.body.conn = s.bodies, c.conn
+	c.requestID()
+	c.ctx, c.cancel = context.WithCancelCause(s.base)
+	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
+	defer stop()
+	c.errand()
+	out.Status = rc.Response.StatusCode()
+	if !c.streams {
+		out.Body = append(out.Body, rc.Response.Body()...)
+		return out
+	}
+	body := rc.Response.BodyStream()
+	out.Body = make([]byte, c.size)
+	if _, err := io.ReadFull(body, out.Body); err != nil {
+		out = Outcome{Status: fasthttp.StatusInternalServerError}
+	}
+	_ = rc.Response.CloseBodyStream() // which ends the call
+	return out
+}
+
+// errand serves a call that came on no connection.
+func (c *Call) errand() {
+	defer c.finish()
+	defer c.rescue()
+	c.face = c.server.router.Interface(c.Target)
+	r, found := c.server.router.Find(c.Target)
+	if !found || !allows(r.Methods, fasthttp.MethodPost) {
+		found, r.Name = false, noRoute
+	}
+	c.account.method, c.account.handler, c.account.bytes, c.account.path = fasthttp.MethodPost, r.Name, len(c.decoded), c.Target
+	if !found {
+		c.Fail(failure.ErrNoPath)
+		return
+	}
+	r.Serve(c)
+}
+
+// Background reports whether the request is to be computed only when nobody else wants the engine.
+func (c *Call) Background() bool { return c.background }
