@@ -403,8 +403,12 @@ func (m *Model) stored(p parameter) Matrix {
 	return x
 }
 
+// mostExtra is the greatest number of numbers that Extra reads: 1 GiB of float32.
+const mostExtra = 1 << 28
+
 // Extra reads a tensor that the checkpoint holds beside those of the network, such as one of a classifier's head: its
-// numbers, widened to float32, and its shape. The error is fs.ErrNotExist if there is none.
+// numbers, widened to float32, and its shape. The error is fs.ErrNotExist if there is none. No head is larger than a bound, which keeps a
+// hostile file whose numbers are a hole from taking memory.
 func (m *Model) Extra(name string) (numbers []float32, shape []int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -413,7 +417,7 @@ func (m *Model) Extra(name string) (numbers []float32, shape []int, err error) {
 	switch {
 	case !ok:
 		return nil, nil, fmt.Errorf("model: the tensor %s: %w", name, fs.ErrNotExist)
-	case !t.Widens() || t.Len() == 0:
+	case !t.Widens() || t.Len() == 0 || t.Len() > mostExtra:
 		return nil, nil, fmt.Errorf("%w: %s has %d numbers of the type %v", ErrMismatch, name, t.Len(), t.DType)
 	}
 	numbers, columns := make([]float32, t.Len()), t.Shape[len(t.Shape)-1]

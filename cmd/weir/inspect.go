@@ -16,7 +16,7 @@ import (
 
 const inspectAbout = `Prints what a model is and what it needs: architecture, parameters, types of the weights by kind of layer, context, memory for the weights and for keys and values, chat template, tokenizer, special tokens, and the formats of reasoning and of tool calls that its template shows. Flags of weir serve that change the types of weights are taken, so that the memory is what the server would take with them.
 
-Only headers are read, never weights. Of a model of the hub that is not on this machine they are read from the hub, and nothing is kept. The exit status is 1 if weir serve would refuse the model: the last part of the table, "unsupported", says why. A model of an architecture that weir does not know is described as far as its files tell.`
+Only headers are read, never weights, but for the few of a classifier's head or of what makes a vector. Of a model of the hub that is not on this machine they are read from the hub, and nothing is kept. The exit status is 1 if weir serve would refuse the model: the last part of the table, "unsupported", says why. A model of an architecture that weir does not know is described as far as its files tell.`
 
 // inspectOptions are the flags of weir inspect.
 type inspectOptions struct {
@@ -151,8 +151,13 @@ func (o *inspectOptions) inspect(dir string) (*inspection, error) {
 	}
 	defer s.network.Close()
 	x.Model = s.root
+	scores, err := s.openHead(&o.model)
+	if err != nil {
+		x.refuse(fmt.Errorf("%s: %w", s.root, err))
+		scores = nil
+	}
 	o.describeNetwork(x, s.network)
-	o.describeTexts(x, s)
+	o.describeTexts(x, s, scores)
 	return x, nil
 }
 
@@ -204,8 +209,8 @@ func (o *inspectOptions) describeNetwork(x *inspection, m *model.Model) {
 	x.Notes = append(x.Notes, lines...)
 }
 
-// describeTexts describes what turns messages into tokens and back.
-func (o *inspectOptions) describeTexts(x *inspection, s *source) {
+// describeTexts describes what turns messages into tokens and back. scores are what is known of a model that scores; nil: it is wrong.
+func (o *inspectOptions) describeTexts(x *inspection, s *source, scores *reranker) {
 	if _, err := s.openVocabulary(&o.model); err != nil {
 		x.refuse(err)
 		if !isFolder(s.root) && s.network.GGUF() != nil {
@@ -217,6 +222,10 @@ func (o *inspectOptions) describeTexts(x *inspection, s *source) {
 			if s.tokenizer.IsSpecial(int32(id)) {
 				x.Tokenizer.Special++
 			}
+		}
+		x.refuse(s.checkCase())
+		if scores != nil {
+			x.refuse(s.openScores(scores, &o.model))
 		}
 	}
 	_, eos, err := openChat(s.texts, "", &o.model)

@@ -55,14 +55,7 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	scores, err := s.readReranker(o)
-	switch {
-	case err != nil:
-	case scores.logits:
-		err = s.limitTexts()
-	default:
-		err = s.openPooling(o.runner)
-	}
+	scores, err := s.openHead(o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
@@ -73,7 +66,7 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if err := s.checkCase(); err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}
-	if err := s.openScores(&scores, o); err != nil {
+	if err := s.openScores(scores, o); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
 	var eos string
@@ -85,6 +78,20 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	}
 	s.defaults, err = s.generation(o, eos)
 	return s, err
+}
+
+// openHead reads what follows the network: of a model that embeds or classifies the layers and their numbers, and of one that scores by
+// its logits what is known before the tokenizer is.
+func (s *source) openHead(o *modelOptions) (*reranker, error) {
+	scores, err := s.readReranker(o)
+	switch {
+	case err != nil:
+	case scores.logits:
+		err = s.limitTexts()
+	default:
+		err = s.openPooling(o.runner)
+	}
+	return &scores, err
 }
 
 // openPooling settles whether the model embeds, classifies or generates. By itself a folder of sentence-transformers embeds, as its
