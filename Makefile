@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference clients-hub clients-weave clients-art chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -66,6 +66,10 @@ clients: build clients-hub clients-weave clients-art ## SDKs of OpenAI, Anthropi
 	cd examples/javascript && PATH="$(CURDIR)/build/sdks/bin:$$PATH" npm ci --no-audit --no-fund --ignore-scripts
 	cd tools/clients && export PATH="$(CURDIR)/build/sdks/bin:$$PATH" && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python SDK_PYTHON=$(CURDIR)/build/sdks/bin/python npm test
 
+demo-agent: build ## the bundled model uses a calculator and a table in a loop until it has the answer (needs Python; DEMO='a question')
+	$(PYTHON) -m venv build/demo-agent && build/demo-agent/bin/pip install -q --disable-pip-version-check -r tools/demo/requirements.txt
+	build/demo-agent/bin/python tools/demo/agent.py $(if $(DEMO),'$(DEMO)')
+
 weave-routes: build ## the functions that the newest weave and openpipe-art call are all served or 501 (needs Python; VERSIONS='weave==0.54.0 openpipe-art==0.5.18')
 	$(PYTHON) -m venv build/weave-routes && build/weave-routes/bin/pip install -q --disable-pip-version-check --no-deps $(or $(VERSIONS),weave openpipe-art)
 	@set -e; site=$$(build/weave-routes/bin/python -c 'import site; print(site.getsitepackages()[0])'); d=$$(mktemp -d); \
@@ -86,6 +90,11 @@ weave-difference: build ## generated requests to weir and to the server in Weave
 
 clients-art: build ## versions of OpenPipe ART's client against a running weir (needs Python; CLIENTS='--version 0.5.18')
 	$(PYTHON) tools/weaveclients/run.py --only openpipe-art $(CLIENTS)
+
+clients-agents: build ## Codex CLI, Claude Code, opencode, Qwen Code, Copilot CLI and aider each hold loops of calls against a running weir, without a network (needs Linux, Node 20, npm and Python; AGENTS='--only claude')
+	$(PYTHON) -m venv build/agents && build/agents/bin/pip install -q --disable-pip-version-check -r tools/agents/requirements.txt
+	cd tools/agents && npm ci --no-audit --no-fund --ignore-scripts && npm rebuild @anthropic-ai/claude-code opencode-ai
+	$(PYTHON) tools/agents/run.py --weir ./weir --programs tools/agents/node_modules/.bin,build/agents/bin $(AGENTS)
 
 browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')
 	$(GO) run ./tools/browsers --weir ./weir $(BROWSERS)

@@ -60,6 +60,39 @@ func (r *ChatRequest) setTools(v Raw, decode func(*tool, Raw) *fault) *fault {
 	return nil
 }
 
+// HideTools leaves tools out of what a template shows, and others out of what may be called. Both are numbered as in the
+// request, in ascending order.
+func (r *ChatRequest) HideTools(unlisted, uncallable []int) {
+	if len(unlisted) > 0 {
+		var shown []byte
+		for i, e := range r.Tools.Elements() {
+			if _, found := slices.BinarySearch(unlisted, i); found {
+				continue
+			}
+			if shown == nil {
+				shown = append(make([]byte, 0, len(r.Tools)), '[')
+			} else {
+				shown = append(shown, ',')
+			}
+			shown = append(shown, e...)
+		}
+		if r.Tools = nil; shown != nil {
+			r.Tools = append(shown, ']')
+		}
+	}
+	if len(uncallable) > 0 {
+		var kept []Function
+		for i := range r.Functions {
+			if _, found := slices.BinarySearch(uncallable, i); !found {
+				kept = append(kept, r.Functions[i])
+			}
+		}
+		if r.Functions = kept; kept == nil {
+			r.ToolChoice.Mode = ChoiceNone
+		}
+	}
+}
+
 // tool is the definition of a function that a model may call. Values that are absent or
 // null are nil.
 type tool struct {

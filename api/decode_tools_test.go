@@ -136,3 +136,34 @@ func TestIgnored(t *testing.T) {
 		t.Error(r.Ignored())
 	}
 }
+
+// TestHideTools: tools are taken from the list that a template shows and from those that may be called, each for itself.
+func TestHideTools(t *testing.T) {
+	const tools = `"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}},{"type":"function","function":{"name":"c"}}]`
+	for _, c := range []struct {
+		unlisted, uncallable []int
+		listed, callable     string
+		mode                 ChoiceMode
+	}{
+		{nil, nil, "abc", "abc", ChoiceAuto},
+		{[]int{0, 2}, []int{1}, "b", "ac", ChoiceAuto},
+		{[]int{0, 1, 2}, []int{2}, "", "ab", ChoiceAuto},
+		{nil, []int{0, 1, 2}, "abc", "", ChoiceNone},
+	} {
+		r, bad := DecodeChat([]byte(`{"model":"m","messages":[{"role":"user","content":"x"}],`+tools+`}`), DefaultLimits())
+		if bad != nil {
+			t.Fatal(bad)
+		}
+		r.HideTools(c.unlisted, c.uncallable)
+		listed, callable := "", ""
+		for _, e := range r.Tools.Elements() {
+			listed += e.Member("function").Member("name").Text()
+		}
+		for _, f := range r.Functions {
+			callable += f.Name
+		}
+		if listed != c.listed || callable != c.callable || r.ToolChoice.Mode != c.mode || (r.Tools == nil) != (listed == "") {
+			t.Errorf("%v: %q listed, %q callable, %v", c, listed, callable, r.ToolChoice)
+		}
+	}
+}

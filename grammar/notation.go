@@ -98,7 +98,7 @@ func (b *builder) notationRule(text string, part bool, o Options) int32 {
 		d = parseLark(text, b)
 	}
 	d.part = part
-	return b.definitions(d, o)
+	return b.definitions(d, o, false, nil)
 }
 
 func isEBNF(text string) bool {
@@ -113,8 +113,9 @@ func isEBNF(text string) bool {
 	return false
 }
 
-// definitions lowers d and returns the rule with which it starts.
-func (b *builder) definitions(d *definitions, o Options) int32 {
+// definitions lowers d and returns the rule with which it starts. With inJSON its texts are read as
+// they are written inside a JSON string. avoid, if it is not nil, are texts that no terminal is.
+func (b *builder) definitions(d *definitions, o Options, inJSON bool, avoid *dfa) int32 {
 	if d.body[d.start] == nil {
 		fail(ErrInvalid, "", "the grammar has no rule %s", d.start)
 	}
@@ -123,7 +124,7 @@ func (b *builder) definitions(d *definitions, o Options) int32 {
 		rules[name] = b.rule()
 	}
 	d.dropEnds(b)
-	l := &exprLowering{b: b, d: d, o: o, rules: rules}
+	l := &exprLowering{b: b, d: d, o: o, rules: rules, inJSON: inJSON, avoid: avoid}
 	for _, name := range d.names {
 		r := rules[name]
 		b.accept(l.at(b.start(r), d.body[name]))

@@ -12,6 +12,54 @@ type exprLowering struct {
 	o     Options          // for JSON schemas
 	rules map[string]int32 // nil: the rules are terminals, which are spelled out
 	depth int              // of terminals that are spelled out
+
+	// inJSON says that texts are read as they are written inside a JSON string: the characters
+	// that need an escape in their shortest one, and all others as they are.
+	inJSON bool
+	// avoid, if it is not empty, is what no terminal has in it, because the text would end there.
+	avoid *dfa
+}
+
+// text reads a text.
+func (l *exprLowering) text(from int32, s string) int32 {
+	if l.inJSON {
+		s = escaped(s)
+	}
+	return l.b.lit(from, s)
+}
+
+// leaf reads one character of set.
+func (l *exprLowering) leaf(from int32, set runeSet) int32 {
+	if l.inJSON {
+		return l.b.jsonLeaf(from, set)
+	}
+	return l.b.utf8Leaf(from, set)
+}
+
+// embed reads a text of d.
+func (l *exprLowering) embed(from int32, d *dfa) int32 {
+	if l.avoid != nil {
+		var ok bool
+		if d, ok = d.minus(l.avoid); !ok {
+			fail(ErrTooComplex, "", "grammar: a terminal needs too many states without the mark that would end it")
+		}
+	}
+	if l.inJSON {
+		return l.b.embedEscaped(from, d)
+	}
+	return l.b.embed(from, d)
+}
+
+// chunks reads some neighbours of texts.
+func (l *exprLowering) chunks(from int32, texts []string) int32 {
+	if l.inJSON {
+		all := make([]string, len(texts))
+		for i, s := range texts {
+			all[i] = escaped(s)
+		}
+		texts = all
+	}
+	return l.b.chunks(from, texts)
 }
 
 func (l *exprLowering) at(from int32, n *expr) int32 {
@@ -19,9 +67,9 @@ func (l *exprLowering) at(from int32, n *expr) int32 {
 	b.spend(1)
 	switch n.kind {
 	case exprText:
-		return b.lit(from, n.text)
+		return l.text(from, n.text)
 	case exprSet:
-		return b.utf8Leaf(from, n.set)
+		return l.leaf(from, n.set)
 	case exprRule:
 		return l.named(from, n)
 	case exprRegex:
@@ -44,9 +92,9 @@ func (l *exprLowering) at(from int32, n *expr) int32 {
 		}
 		return b.repeat(from, n.lo, n.hi, size, func(at int32) int32 { return l.at(at, n.subs[0]) })
 	case exprAnd, exprNot, exprLazy:
-		return b.embed(from, l.language(n))
+		return l.embed(from, l.language(n))
 	case exprChunks:
-		return b.chunks(from, n.chunks)
+		return l.chunks(from, n.chunks)
 	}
 	return l.more(from, n)
 }
@@ -57,13 +105,17 @@ func (l *exprLowering) more(from int32, n *expr) int32 {
 	if l.rules == nil {
 		fail(ErrInvalid, "", "grammar: %s: tokens, schemas and grammars cannot be parts of a terminal", l.d.place(n.at))
 	}
+	if n.kind == exprNested {
+		return b.call(from, b.definitions(n.nested, l.o, l.inJSON, l.avoid))
+	}
+	if l.inJSON {
+		fail(ErrUnsupported, "", "grammar: %s: tokens, schemas and free text with triggers cannot be parts of a grammar whose text is inside a JSON string", l.d.place(n.at))
+	}
 	switch n.kind {
 	case exprToken:
 		return b.token(from, n.tokens, "")
 	case exprSchema:
 		return b.call(from, l.schema(n))
-	case exprNested:
-		return b.call(from, b.definitions(n.nested, l.o))
 	}
 	return l.free(from, n.free)
 }
@@ -94,7 +146,14 @@ func (l *exprLowering) regex(from int32, re *rx) int32 {
 	if !ok {
 		fail(ErrUnsupported, "", "anchors inside a regular expression of a grammar")
 	}
-	return l.b.rx(from, core, lowering{leaf: l.b.utf8Leaf, counted: l.rules != nil})
+	if l.avoid != nil && l.rules != nil {
+		d, ok := regexDFA(core, false, l.b)
+		if !ok {
+			fail(ErrTooComplex, "", "grammar: a terminal needs too many states without the mark that would end it")
+		}
+		return l.embed(from, d)
+	}
+	return l.b.rx(from, core, lowering{leaf: l.leaf, counted: l.rules != nil})
 }
 
 // schema is the rule for the JSON of a schema. Its refusals say where the schema is.

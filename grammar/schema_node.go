@@ -62,6 +62,7 @@ type textRules struct {
 	format      string
 	not         []patternAt // patterns that must not match anywhere in the string, and formats
 	in          *language   // nil: any
+	grammar     string      // x-grammar, in Lark; "": none
 }
 
 // patternAt is a pattern, or the name of a format, with the path of the keyword that it is
@@ -213,7 +214,7 @@ func (p nodeParser) kinds() {
 
 // about are the keywords that apply to one type only.
 var about = map[kinds][]string{
-	kindString: {"minLength", "maxLength", "pattern", "format"},
+	kindString: {"minLength", "maxLength", "pattern", "format", "x-grammar"},
 	kindNumber: {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
 	kindArray:  {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"},
 	kindObject: {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties", "propertyNames",
@@ -354,7 +355,7 @@ func (p nodeParser) size(key string, def int64) int64 {
 
 func (p nodeParser) texts() {
 	p.n.text.least, p.n.text.most = p.size("minLength", 0), p.size("maxLength", -1)
-	for _, k := range []string{"pattern", "format"} {
+	for _, k := range []string{"pattern", "format", "x-grammar"} {
 		if v, ok := p.o.m[k]; ok {
 			if _, ok := v.(string); !ok {
 				p.bad(k, "a string")
@@ -363,6 +364,12 @@ func (p nodeParser) texts() {
 	}
 	p.n.text.pattern, p.n.text.hasPattern = p.o.m["pattern"].(string)
 	p.n.text.format, _ = p.o.m["format"].(string)
+	if g, ok := p.o.m["x-grammar"].(string); ok {
+		if strings.TrimSpace(g) == "" {
+			p.bad("x-grammar", "a grammar")
+		}
+		p.n.text.grammar = g
+	}
 }
 
 func (p nodeParser) arrays() {

@@ -97,6 +97,8 @@ type stringRules struct {
 	least, most int64 // characters; most -1: no bound
 	langs       []*language
 	path        string // of the keyword of one of langs
+	grammar     string // x-grammar; "": none
+	at          string // the path of that
 }
 
 func (s *schemas) stringRules(a alternative) stringRules {
@@ -122,6 +124,7 @@ func (s *schemas) stringRules(a alternative) stringRules {
 		}
 	}
 	s.exclude(&r, a)
+	r.take(a)
 	return r
 }
 
@@ -132,6 +135,9 @@ func (s *schemas) string(from int32, a alternative) int32 {
 	r := s.stringRules(a)
 	if r.impossible() {
 		return s.b.state()
+	}
+	if r.grammar != "" {
+		return s.b.lit(s.b.call(s.b.lit(from, `"`), s.grammarRule(&r, "")), `"`)
 	}
 	if len(r.langs) == 0 {
 		return s.b.callN(s.b.lit(from, `"`), ruleTail, int32(r.least), int32(r.most))
@@ -294,7 +300,7 @@ func (s *schemas) emptyStrings(a alternative) bool {
 	if r.impossible() {
 		return true
 	}
-	if len(r.langs) == 0 {
+	if len(r.langs) == 0 || r.grammar != "" {
 		return false
 	}
 	key := r.key()

@@ -180,7 +180,7 @@ func (x *xmlParameters) anything(a alternative) bool {
 		return false
 	}
 	r := x.s.stringRules(a)
-	return len(r.langs) == 0 && r.least == 0 && r.most < 0
+	return len(r.langs) == 0 && r.least == 0 && r.most < 0 && r.grammar == ""
 }
 
 // json reads a value of a of the given kinds, in JSON.
@@ -209,6 +209,8 @@ func (x *xmlParameters) text(from int32, a alternative) int32 {
 	switch {
 	case r.impossible():
 		return x.b.state()
+	case r.grammar != "":
+		return x.written(from, &r)
 	case len(r.langs) == 0 && r.least == 0 && r.most < 0:
 		return x.b.call(from, x.anyText())
 	case len(r.langs) == 0:

@@ -32,6 +32,8 @@ type Config struct {
 	// Responses keeps what POST /v1/responses answers; nil: nothing is kept. Whoever opened its
 	// database closes it, after Shutdown.
 	Responses *responsesapi.Store
+	// Background bounds the responses that are computed in the background.
+	Background responsesapi.Background
 
 	// Functions says where functions are, and which of those that are not there
 	// unless asked for.

@@ -76,7 +76,10 @@ func New(cfg Config) (*Server, error) {
 	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
 		return nil, err
 	}
-	s.responses = responsesapi.New(responsesapi.Config{Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log})
+	s.responses = responsesapi.New(responsesapi.Config{
+		Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log, HTTP: s.http, Heartbeat: s.cfg.Answers.Heartbeat,
+		Background: s.cfg.Background,
+	})
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.ollama = ollamaapi.New(s.openai, s.http.Now)
 	s.http.Turns().RestWhile(s.openai.Computing)
@@ -170,7 +173,13 @@ func (s *Server) Serve(ln net.Listener) error { return s.http.Serve(ln) }
 
 // SetModel publishes the model, whose engine has to be ready: from now on requests are
 // answered with it. Those that have begun keep the one they began with.
-func (s *Server) SetModel(m *openai.Model) error { return s.openai.SetModel(m) }
+func (s *Server) SetModel(m *openai.Model) error {
+	err := s.openai.SetModel(m)
+	if err == nil {
+		s.responses.Start()
+	}
+	return err
+}
 
 // progress is what is still to be done until there is a model.
 type progress struct {
@@ -196,6 +205,7 @@ func (s *Server) Fail(err error) { s.openai.Fail(err) }
 // returns when all have. When ctx ends first they are ended with an error, and
 // ctx's error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.responses.Close() // what is computed in the background goes on after the next start
 	err := s.http.Shutdown(ctx)
 	s.openai.Close()
 	if s.recorder != nil {

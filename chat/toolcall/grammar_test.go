@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -253,6 +254,48 @@ func TestGrammarRandom(t *testing.T) {
 		t.Logf("%s: %+v", f.Name(), n)
 		if n.drawn < 2*seeds || n.calls < seeds {
 			t.Errorf("%s: only %d texts with %d calls", f.Name(), n.drawn, n.calls)
+		}
+	}
+}
+
+// TestGrammarOfText: where an argument is a text of a grammar, it is one in what the parser reads of
+// random calls, however a format writes texts.
+func TestGrammarOfText(t *testing.T) {
+	const lines = `start: "<<" LF line+ ">>" LF?
+line: ("+" | "-" | " ") /[^\n]{0,5}/ LF
+%import common.LF`
+	texts := regexp.MustCompile("^<<\n([-+ ][^\n]{0,5}\n)+>>\n?$")
+	parameters, err := json.Marshal(map[string]any{"type": "object", "properties": map[string]any{"input": map[string]any{"type": "string", "x-grammar": lines}},
+		"required": []any{"input"}, "additionalProperties": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := []Tool{{Name: "edit", Parameters: parameters}}
+	for _, f := range formats {
+		g := mustCompile(t, f, tools, Choice{Mode: Function, Name: "edit"}, "")
+		n := 0
+		for seed := range uint64(30) {
+			text, done := draw(g, rand.New(rand.NewPCG(seed, 3)), "")
+			if !done {
+				continue
+			}
+			n++
+			read := text
+			if f.channels {
+				read = withoutThoughts(text)
+			}
+			_, found := f.Split([]byte(read), tools)
+			if len(found) != 1 || !found[0].Complete || json.Unmarshal(found[0].Arguments, &struct{ Input string }{}) != nil {
+				t.Fatalf("%s: %q: %s", f.Name(), text, shown(found))
+			}
+			var args struct{ Input string }
+			_ = json.Unmarshal(found[0].Arguments, &args)
+			if !texts.MatchString(args.Input) {
+				t.Errorf("%s: %q has the input %q", f.Name(), text, args.Input)
+			}
+		}
+		if n < 10 {
+			t.Errorf("%s: only %d calls have ended", f.Name(), n)
 		}
 	}
 }

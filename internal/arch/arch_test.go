@@ -262,8 +262,8 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"server/responsesapi": {
-		may:    []string{"api", "internal/jsontext", "server/failure", "server/openai", "server/transport", "store"},
-		tests:  []string{"auth", "chat", "feedback", "server/servertest"},
+		may:    []string{"api", "auth", "internal/jsontext", "server/failure", "server/openai", "server/transport", "store"},
+		tests:  []string{"auth", "backend/sim", "chat", "feedback", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/sdktest": {

@@ -21,7 +21,12 @@ type answer struct {
 	asked     int    // max_tokens; 0: the client wants no content
 	hidden    bool   // thoughts are in the signature alone
 	ignored   jsonfields.Names
-	keep      func(id string, reply []byte) // keeps the conversation for its next turn; nil: nobody asked
+
+	// Tools of the chat by their indexes: those that the model sees in a message and not in
+	// front of all, and those that it sees and may not call.
+	unlisted, uncallable []int
+
+	keep func(id string, reply []byte) // keeps the conversation for its next turn; nil: nobody asked
 
 	// Of a stream.
 	block  block
@@ -39,6 +44,9 @@ const (
 	thinkingBlock
 	toolBlock
 )
+
+// Changed returns the tools that the model does not see in front of the messages, and those that it may not call.
+func (a *answer) Changed() (unlisted, uncallable []int) { return a.unlisted, a.uncallable }
 
 // ID makes the id of a message.
 func (a *answer) ID(request string) string { return "msg_" + request }

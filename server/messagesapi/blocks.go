@@ -30,8 +30,7 @@ func (t *turn) text() string { return strings.Join(t.texts, "\n") }
 
 // conversation is what messages are decoded into.
 type conversation struct {
-	q     *request
-	shown map[string]bool // deferred tools that a result refers to
+	q *request
 	// inPlace says that the template takes a system message between others.
 	inPlace bool
 	path    string // of the message that is decoded
@@ -309,10 +308,16 @@ func (c *conversation) systemMessage(v, content api.Raw) error {
 	if jsonfields.Kind(content) == jsontext.String {
 		texts = appendText(nil, content.Text())
 	} else if err := c.eachBlock(content, func(path, kind string, v api.Raw) error {
-		if kind != "text" {
-			return jsonfields.Bad(path+".type", "must be \"text\" in a system message, got %q", jsonfields.Clip(kind))
+		var s string
+		var err error
+		switch kind {
+		case "text":
+			s, err = jsonfields.Text(path+".text", v.Member("text"))
+		case "tool_addition", "tool_removal":
+			s, err = c.change(path, kind, v)
+		default:
+			err = jsonfields.Bad(path+".type", "must be \"text\", \"tool_addition\" or \"tool_removal\" in a system message, got %q", jsonfields.Clip(kind))
 		}
-		s, err := jsonfields.Text(path+".text", v.Member("text"))
 		texts = appendText(texts, s)
 		return err
 	}); err != nil {

@@ -16,13 +16,13 @@ type facts struct {
 }
 
 // appendChat appends the body of the chat completion that a request asks for.
-func (q *request) appendChat(dst []byte, f facts, shown map[string]bool) ([]byte, error) {
+func (q *request) appendChat(dst []byte, f facts, a *answer) ([]byte, error) {
 	dst = api.AppendString(append(dst, `{"model":`...), q.model)
 	var err error
 	if dst, err = q.appendMessages(dst); err != nil {
 		return nil, err
 	}
-	dst = q.appendTools(dst, shown)
+	dst = q.appendTools(dst, a)
 	// Agents ask for as many tokens as their usual model can give, whatever the context here is.
 	dst = strconv.AppendInt(append(dst, `,"max_tokens":`...), int64(min(max(q.maxTokens, 1), f.context)), 10)
 	if q.stream {
@@ -113,14 +113,22 @@ func appendCalls(dst []byte, calls []call) []byte {
 	return dst
 }
 
-// appendTools appends the tools that the model may call, and the choice. Deferred tools are among
-// them as soon as a result has referred to them, or the client wants that one called.
-func (q *request) appendTools(dst []byte, shown map[string]bool) []byte {
+// appendTools appends the tools that the model sees or may call, and the choice. It notes in the answer which of them are
+// only one of both: deferred tools are in the list as soon as a message has referred to them, and the
+// model sees them there; those that a message has removed stay, and are called no more.
+func (q *request) appendTools(dst []byte, a *answer) []byte {
 	n := 0
 	for i := range q.tools.list {
 		t := &q.tools.list[i]
-		if t.deferred && !shown[t.name] && t.name != q.choice.name {
+		listed, callable := q.listed(t), q.callable(t)
+		if !listed && !callable {
 			continue
+		}
+		if !listed {
+			a.unlisted = append(a.unlisted, n)
+		}
+		if !callable {
+			a.uncallable = append(a.uncallable, n)
 		}
 		if n++; n == 1 {
 			dst = append(dst, `,"tools":[`...)

@@ -24,7 +24,8 @@
 //     beginning whenever a client adds one.
 //   - One block of text and a string are the same, because clients change one for the other.
 //   - Tools that are deferred are not in the list of tools that the model sees, and are shown
-//     where a result refers to them.
+//     where a result refers to them. Those that a message adds or removes leave the list as it is,
+//     too: the chat underneath is told which of its tools are listed, and which may be called.
 //
 // # Thoughts that are not shown
 //

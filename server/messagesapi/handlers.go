@@ -97,11 +97,6 @@ func (s *surface) translate(f facts, body []byte) ([]byte, *answer, error) {
 	if err := q.decodeTools(tools); err != nil {
 		return nil, nil, err
 	}
-	if tools == nil {
-		if err := q.checkChoice(nil); err != nil {
-			return nil, nil, err
-		}
-	}
 	if before != nil {
 		for _, messages := range before.messages { // their places are not the client's
 			if _, err := c.decodeMessages(messages, 0); err != nil {
@@ -112,11 +107,14 @@ func (s *surface) translate(f facts, body []byte) ([]byte, *answer, error) {
 	if _, err := c.decodeMessages(fields["messages"], 0); err != nil {
 		return nil, nil, err
 	}
-	chat, err := q.appendChat(make([]byte, 0, len(body)+len(body)/4+512), f, c.shown)
-	if err != nil {
+	if err := q.checkChoice(); err != nil {
 		return nil, nil, err
 	}
 	a := &answer{requestID: s.requestID, context: f.context, asked: q.maxTokens, hidden: q.thinking.hidden, ignored: q.ignored}
+	chat, err := q.appendChat(make([]byte, 0, len(body)+len(body)/4+512), f, a)
+	if err != nil {
+		return nil, nil, err
+	}
 	if q.thread.kind != "" && !s.counts {
 		a.keep = s.keeper(q, before, system, tools, fields["messages"])
 	}

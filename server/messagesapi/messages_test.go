@@ -170,6 +170,39 @@ func TestSecondTurnIsCached(t *testing.T) {
 	}
 }
 
+// TestDeferredToolsKeepThePrompt: a tool that a result refers to is sent among the others from then on, as Claude
+// Code does, and can be called, and the prompt begins as before (M-32).
+func TestDeferredToolsKeepThePrompt(t *testing.T) {
+	h := servertest.New(t, nil)
+	const (
+		others = `{"name":"ToolSearch","description":"Fetches schemas of deferred tools.","input_schema":{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}},
+			{"name":"DeferredToolPlaceholder","input_schema":{"type":"object","properties":{}},"defer_loading":true},
+			{"name":"Write","description":"Writes a file.","input_schema":{"type":"object","properties":{"content":{"type":"string"}},"required":["content"]}}`
+		cron  = `{"name":"CronList","description":"List all cron jobs.","input_schema":{"type":"object","properties":{},"additionalProperties":false},"defer_loading":true},`
+		asked = `{"role":"user","content":[{"type":"text","text":"Which jobs are there?"}]}`
+		found = asked + `,{"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"ToolSearch","input":{"query":"select:CronList"}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":[{"type":"tool_reference","tool_name":"CronList"}],"cache_control":{"type":"ephemeral"}}]}`
+	)
+	turn := func(path, more, tools, messages string) jsontext.Value {
+		return ask(t, h, path, `{"model":"tiny","system":"Be brief.","tools":[`+tools+`],"messages":[`+messages+`]`+more+`}`)
+	}
+	first := turn(path, `,"max_tokens":4`, others, asked).Member("usage")
+	before, _ := first.Member("input_tokens").Float()
+	second := turn(path, `,"max_tokens":64,"tool_choice":{"type":"any"}`, cron+others, found)
+	in, _ := second.Member("usage").Member("input_tokens").Float()
+	cached, _ := second.Member("usage").Member("cache_read_input_tokens").Float()
+	if before < 100 || cached < before-32 { // less a block that is not full, and the beginning of the answer
+		t.Errorf("turn 1: %s\nturn 2: %s", first, second.Member("usage"))
+	}
+	if n, _ := turn(path+"/count_tokens", "", cron+others, found).Member("input_tokens").Float(); n != in+cached {
+		t.Errorf("%v tokens are counted of %v + %v", n, in, cached)
+	}
+	forced := turn(path, `,"max_tokens":64,"tool_choice":{"type":"tool","name":"CronList"}`, cron+others, found)
+	if use := string(forced.Member("content")); !strings.Contains(use, `"name":"CronList"`) {
+		t.Errorf("%s", use)
+	}
+}
+
 // TestCountTokens: a prompt is counted that does not fit, with tools, and nothing is computed (M-70).
 func TestCountTokens(t *testing.T) {
 	h := servertest.New(t, nil)

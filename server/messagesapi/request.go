@@ -18,6 +18,7 @@ type request struct {
 	system    string // "": none
 	turns     []turn
 	tools     tools
+	hosted    map[string]bool // names of tools that run on the vendor's servers
 	choice    choice
 	thinking  thinking
 	effort    string  // "": not given

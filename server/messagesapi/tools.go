@@ -1,6 +1,7 @@
 package messagesapi
 
 import (
+	"slices"
 	"strings"
 
 	"weir/api"
@@ -12,7 +13,19 @@ import (
 type tool struct {
 	name                        string
 	description, schema, strict api.Raw
-	deferred                    bool // the model sees it only where a result refers to it
+	deferred                    bool // the model sees it only where a message refers to it
+	shown                       bool // deferred: a message has referred to it
+	removed                     bool // a message says that it is called no more
+}
+
+// listed reports whether the model sees the tool in front of all messages.
+func (q *request) listed(t *tool) bool {
+	return !t.deferred || !t.shown && t.name == q.choice.name
+}
+
+// callable reports whether the tool may be called.
+func (q *request) callable(t *tool) bool {
+	return !t.removed && (t.shown || q.listed(t))
 }
 
 // tools are those of a request, by name and in order.
@@ -38,7 +51,7 @@ func (q *request) decodeTools(v api.Raw) error {
 		return jsonfields.WrongType("tools", "an array", v)
 	}
 	q.tools.byName = map[string]int{}
-	hosted := map[string]bool{}
+	q.hosted = map[string]bool{}
 	for i, e := range v.Elements() {
 		path := jsonfields.At("tools", i)
 		if jsonfields.Kind(e) != jsontext.Object {
@@ -50,26 +63,36 @@ func (q *request) decodeTools(v api.Raw) error {
 		}
 		if kind != "custom" {
 			q.ignored.Add("tools." + jsonfields.Clip(kind))
-			hosted[t.name] = true
+			q.hosted[t.name] = true
 			continue
 		}
 		if q.tools.find(t.name) != nil {
 			return jsonfields.Bad(path+".name", "Tool names must be unique, and %q is there twice", jsonfields.Clip(t.name))
 		}
-		q.tools.byName[t.name] = len(q.tools.list)
-		q.tools.list = append(q.tools.list, t)
+		q.tools.add(t)
 	}
-	return q.checkChoice(hosted)
+	return nil
+}
+
+func (t *tools) add(it tool) {
+	if t.byName == nil {
+		t.byName = map[string]int{}
+	}
+	t.byName[it.name] = len(t.list)
+	t.list = append(t.list, it)
 }
 
 // checkChoice refuses a choice that none of the tools can satisfy.
-func (q *request) checkChoice(hosted map[string]bool) error {
+func (q *request) checkChoice() error {
+	callable := func(t tool) bool { return q.callable(&t) }
 	switch c := &q.choice; {
-	case c.kind == "tool" && q.tools.find(c.name) == nil && hosted[c.name]:
+	case c.kind == "tool" && q.tools.find(c.name) == nil && q.hosted[c.name]:
 		return jsonfields.Bad("tool_choice.name", "%q is a tool that runs on the vendor's servers, which this server does not offer", jsonfields.Clip(c.name))
 	case c.kind == "tool" && q.tools.find(c.name) == nil:
 		return jsonfields.Bad("tool_choice.name", "there is no tool %q in tools", jsonfields.Clip(c.name))
-	case c.kind == "any" && len(q.tools.list) == 0:
+	case c.kind == "tool" && q.tools.find(c.name).removed:
+		return jsonfields.Bad("tool_choice.name", "the tool %q was removed by a message", jsonfields.Clip(c.name))
+	case c.kind == "any" && !slices.ContainsFunc(q.tools.list, callable):
 		return jsonfields.Bad("tool_choice", "\"any\" needs tools with a name and an input_schema in tools")
 	}
 	return nil
@@ -148,14 +171,71 @@ func (c *conversation) refer(path, name string) (string, error) {
 	if t == nil {
 		return "", jsonfields.Bad(path+".tool_name", "there is no tool %q in tools", jsonfields.Clip(name))
 	}
-	if !t.deferred || c.shown[name] {
+	if !t.deferred || t.shown {
 		return name, nil
 	}
-	if c.shown == nil {
-		c.shown = map[string]bool{}
-	}
-	c.shown[name] = true
+	t.shown = true
 	return string(t.appendJSON(nil)), nil
+}
+
+// change adds or removes a tool in the middle of a conversation, and returns what the model is told of it there. The list of
+// tools in front of all messages stays as it is, so that the beginning of the prompt does.
+func (c *conversation) change(path, kind string, v api.Raw) (string, error) {
+	of := v.Member("tool")
+	path += ".tool"
+	if jsonfields.Kind(of) != jsontext.Object {
+		return "", jsonfields.WrongType(path, "an object", of)
+	}
+	form, err := jsonfields.Text(path+".type", of.Member("type"))
+	switch {
+	case err != nil:
+		return "", err
+	case form == "mcp_tool_reference" || form == "mcp_toolset_reference":
+		c.q.ignored.Add("messages.content." + kind + "." + form)
+		return "", nil
+	case form == "tool_definition" && kind == "tool_addition":
+		return c.define(path+".definition", of.Member("definition"))
+	case form != "tool_reference":
+		return "", jsonfields.Bad(path+".type", "must be a tool_reference, or a tool_definition that is added, got %q", jsonfields.Clip(form))
+	}
+	name, err := jsonfields.Text(path+".name", of.Member("name"))
+	if err != nil {
+		return "", err
+	}
+	t := c.q.tools.find(name)
+	switch {
+	case t == nil && c.q.hosted[name]:
+		return "", nil // it was left out with the tools
+	case t == nil:
+		return "", jsonfields.Bad(path+".name", "there is no tool %q in tools or in the messages before", jsonfields.Clip(name))
+	case kind == "tool_removal":
+		t.removed = true
+		return "The function " + name + " cannot be called any more.", nil
+	}
+	t.removed = false
+	s, err := c.refer(path, name)
+	return "This function can be called now: " + s, err
+}
+
+// define adds a tool that a message defines. It takes the place of one of its name, which the model may have seen before.
+func (c *conversation) define(path string, v api.Raw) (string, error) {
+	if jsonfields.Kind(v) != jsontext.Object {
+		return "", jsonfields.WrongType(path, "an object", v)
+	}
+	t, kind, err := decodeTool(path, v)
+	switch {
+	case err != nil:
+		return "", err
+	case kind != "custom":
+		c.q.ignored.Add("messages.content.tool_addition." + jsonfields.Clip(kind))
+		return "", nil
+	}
+	if before := c.q.tools.find(t.name); before != nil {
+		before.removed = true
+	}
+	t.deferred, t.shown = true, true
+	c.q.tools.add(t)
+	return "This function can be called now: " + string(t.appendJSON(nil)), nil
 }
 
 // hostedBlock reports whether blocks of this type are about tools that the vendor's servers run.

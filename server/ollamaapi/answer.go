@@ -20,6 +20,7 @@ type answer struct {
 	begun     time.Time // when the request was there
 	first     time.Time // when the first token was there; zero: not yet
 	ignored   jsonfields.Names
+	plain     *openai.Plain // of a generation; see openai.Plain
 
 	// The call that a stream has begun and not ended.
 	name      string
@@ -120,7 +121,8 @@ func (a *answer) done(dst []byte, w *openai.Whole) []byte {
 	if first.IsZero() {
 		first = end
 	}
-	dst = append(append(append(dst, `,"done":true,"done_reason":"`...), reason...), `","total_duration":`...)
+	dst = append(append(append(dst, `,"done":true,"done_reason":"`...), reason...), '"')
+	dst = append(a.appendContext(dst, w), `,"total_duration":`...)
 	dst = strconv.AppendInt(dst, int64(end.Sub(a.begun)), 10)
 	dst = strconv.AppendInt(append(dst, `,"load_duration":0,"prompt_eval_count":`...), int64(w.Usage.Prompt), 10)
 	dst = strconv.AppendInt(append(dst, `,"prompt_eval_duration":`...), int64(first.Sub(a.begun)), 10)

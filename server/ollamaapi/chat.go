@@ -27,7 +27,7 @@ var (
 		"keep_alive": false, "shift": false,
 	}
 	chatFields     = map[string]bool{"messages": true, "tools": true}
-	generateFields = map[string]bool{"prompt": true, "system": true, "images": true, "suffix": true, "raw": true}
+	generateFields = map[string]bool{"prompt": true, "system": true, "images": true, "suffix": true, "raw": true, "context": true, "template": true}
 )
 
 // decode reads what chats and generations have in common.
@@ -408,40 +408,6 @@ func (c *calls) resultOf(path string, name, id api.Raw) (call, error) {
 	of = c.open[i]
 	c.open = slices.Delete(c.open, i, i+1)
 	return of, nil
-}
-
-// generate returns the body of the chat completion that a request to /api/generate asks for.
-func (q *request) generate(size, context int) ([]byte, error) {
-	if v := q.fields["images"]; v != nil && !v.Empty() {
-		return nil, errImages("images")
-	}
-	if v := q.fields["suffix"]; v != nil && !(jsonfields.Kind(v) == jsontext.String && len(v) == 2) {
-		return nil, jsonfields.Bad("suffix", "the model does not support insertion; leave suffix out")
-	}
-	if v := q.fields["raw"]; v != nil {
-		raw, err := jsonfields.Bool("raw", v)
-		if err != nil {
-			return nil, err
-		}
-		if raw {
-			return nil, jsonfields.Bad("raw", "must be false: prompts without the model's template are for POST /v1/completions")
-		}
-	}
-	dst := append(q.begin(make([]byte, 0, size)), `,"messages":[`...)
-	if v := q.fields["system"]; v != nil {
-		s, err := jsonfields.Text("system", v)
-		if err != nil {
-			return nil, err
-		}
-		if s != "" {
-			dst = append(append(append(dst, `{"role":"system","content":`...), v...), "},"...)
-		}
-	}
-	if _, err := jsonfields.Text("prompt", q.fields["prompt"]); err != nil {
-		return nil, err
-	}
-	dst = append(append(append(dst, `{"role":"user","content":`...), q.fields["prompt"]...), "}]"...)
-	return q.end(dst, context)
 }
 
 func errImages(path string) error {

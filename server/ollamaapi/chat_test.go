@@ -15,7 +15,7 @@ import (
 
 // translated is the body of the chat that a request asks for, with a context of 1000 tokens.
 func translated(body string, generates bool) (string, *answer, error) {
-	m := &openai.Model{Names: []string{"m"}, MaxLen: 1000}
+	m := &openai.Model{Names: []string{"m"}, MaxLen: 1000, VocabSize: 100}
 	s := &surface{h: &Handlers{now: time.Now}, generates: generates}
 	chat, a, err := s.Translate(context.Background(), m, openai.Sender{}, []byte(body))
 	if err != nil {
@@ -53,7 +53,7 @@ func TestTranslate(t *testing.T) {
 		{"O-15 very much", `{"model":"m","stream":false,` + hi + `,"think":"xhigh"}`, `{"model":"m",` + hi + `,"reasoning_effort":"xhigh","chat_template_kwargs":{"enable_thinking":true,"thinking":true}}`},
 		{"O-15 none", `{"model":"m","stream":false,` + hi + `,"think":"none"}`, `{"model":"m",` + hi + `,"reasoning_effort":"none"}`},
 		{"O-16", `{"model":"m","stream":false,` + hi + `,"logprobs":true,"top_logprobs":3}`, `{"model":"m",` + hi + `,"logprobs":true,"top_logprobs":3}`},
-		{"O-20", `{"model":"m","stream":false,"prompt":"hi","system":"S","suffix":"","raw":false,"images":[]}`, `{"model":"m","messages":[{"role":"system","content":"S"},{"role":"user","content":"hi"}]}`},
+		{"O-20", `{"model":"m","stream":false,"prompt":"hi","system":"S","suffix":"","template":"","context":[],"raw":false,"images":[]}`, `{"model":"m","messages":[{"role":"system","content":"S"},{"role":"user","content":"hi"}]}`},
 		{"O-20 alone", `{"model":"m","prompt":"hi","system":""}`, `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}`},
 	} {
 		got, _, err := translated(c.body, strings.HasPrefix(c.rule, "O-2"))
@@ -77,7 +77,11 @@ func TestRefused(t *testing.T) {
 		{`{"model":"m",` + hi + `,"options":{"num_predict":"a"}}`, "options.num_predict: must be an integer"}, {`{"model":"m",` + hi + `,"options":{"stop":1}}`, "options.stop: must be"},
 		{`{"model":"m",` + hi + `,"format":"yaml"}`, "format: must be"}, {`{"model":"m",` + hi + `,"format":1}`, "format: must be"}, {`{"model":"m",` + hi + `,"think":"x"}`, "think: must be"}, {`{"model":"m",` + hi + `,"think":1}`, "think: must be"},
 		{`{"model":"m",` + hi + `,"logprobs":1}`, "logprobs: must be a boolean"}, {`{"model":"m",` + hi + `,"logprobs":true,"top_logprobs":-1}`, "top_logprobs: must be at least 0"},
-		{`{"model":"m","prompt":1}`, "prompt: must be a string"}, {`{"model":"m","prompt":"a","suffix":"b"}`, "suffix: the model does not support insertion"}, {`{"model":"m","prompt":"a","raw":true}`, "raw: must be false"},
+		{`{"model":"m","prompt":1}`, "prompt: must be a string"}, {`{"model":"m","prompt":"a","suffix":"b"}`, "suffix: the model does not support insertion"},
+		{`{"model":"m","prompt":"a","raw":1}`, "raw: must be a boolean"}, {`{"model":"m","prompt":"a","raw":true,"system":"S"}`, "raw: a raw prompt is the whole"}, {`{"model":"m","prompt":"a","raw":true,"context":[1]}`, "raw: a raw prompt is the whole"},
+		{`{"model":"m","prompt":"a","template":"{{ .Prompt }}"}`, "template: Ollama's templates are not read"}, {`{"model":"m","prompt":"a","template":1}`, "template: Ollama's templates are not read"},
+		{`{"model":"m","prompt":"a","context":"1"}`, "context: must be an array"}, {`{"model":"m","prompt":"a","context":[1,-1]}`, "context.1: must be at least 0"}, {`{"model":"m","prompt":"a","context":[100]}`, "context.0: must be a token"},
+		{`{"model":"m","prompt":"a","context":[` + strings.Repeat("1,", 1000) + `1]}`, "context: has more than 1000 tokens"},
 		{`{"model":"m","prompt":"a","images":["x"]}`, "images: the model reads text alone"}, {`{"model":"m","prompt":"a","system":1}`, "system: must be a string"},
 	} {
 		_, _, err := translated(c.body, strings.Contains(c.body, `"prompt"`))
@@ -109,7 +113,7 @@ func clocked(generates bool) *answer {
 
 func ptr(s string) *string { return &s }
 
-// TestAnswers: whole answers and streams, in which a call is one line (O-30 to O-33).
+// TestAnswers: whole answers and streams, in which a call is one line (O-30, O-31, O-32, O-33).
 func TestAnswers(t *testing.T) {
 	w := &openai.Whole{Thought: ptr("Hm."), Content: ptr("a\n"), Finish: "tool_calls", Usage: api.Usage{Prompt: 5, Completion: 7},
 		Calls: []api.AnswerCall{{Name: "f", Arguments: `{"x": 1}`}, {Name: "g", Arguments: `{"y"`}}}

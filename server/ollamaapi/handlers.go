@@ -106,8 +106,9 @@ func (s *surface) Translate(_ context.Context, m *openai.Model, _ openai.Sender,
 	}
 	size := len(body) + len(body)/4 + 512
 	var chat []byte
+	var plain *openai.Plain
 	if s.generates {
-		chat, err = q.generate(size, m.MaxLen)
+		chat, plain, err = q.generate(size, m)
 	} else {
 		if v := q.fields["messages"]; jsonfields.Kind(v) != jsontext.Array {
 			return nil, nil, jsonfields.WrongType("messages", "an array", v)
@@ -117,7 +118,7 @@ func (s *surface) Translate(_ context.Context, m *openai.Model, _ openai.Sender,
 	if err != nil {
 		return nil, nil, err
 	}
-	return chat, &answer{generates: s.generates, model: q.model, now: s.h.now, begun: s.begun, ignored: q.ignored}, nil
+	return chat, &answer{generates: s.generates, model: q.model, now: s.h.now, begun: s.begun, ignored: q.ignored, plain: plain}, nil
 }
 
 // nothing reports whether a request has nothing to answer: clients load a model so.

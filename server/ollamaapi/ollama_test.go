@@ -2,6 +2,7 @@ package ollamaapi_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,7 +33,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// TestModels: what is told of the model (O-50 to O-53).
+// TestModels: what is told of the model (O-50, O-51, O-52, O-53).
 func TestModels(t *testing.T) {
 	h := servertest.New(t, func(s *servertest.Setup) {
 		s.Model.About = openai.About{Family: "Qwen3ForCausalLM", Format: "gguf", Quantization: "BFLOAT16", Parameters: 5_640_000, Bytes: 1234}
@@ -67,7 +68,7 @@ func TestModels(t *testing.T) {
 }
 
 // TestChatAndGenerate: whole answers and streams of lines have the same text; curl's content type is
-// taken for JSON (O-2, O-10, O-20, O-30, O-31).
+// taken for JSON (O-2, O-4, O-10, O-20, O-30, O-31).
 func TestChatAndGenerate(t *testing.T) {
 	h := servertest.New(t, nil)
 	for path, input := range map[string]string{"/api/chat": `"messages":[{"role":"user","content":"Hello"}]`, "/api/generate": `"prompt":"Hello"`} {
@@ -101,6 +102,51 @@ func TestChatAndGenerate(t *testing.T) {
 		if media != "application/x-ndjson" || got != text(v) || len(lines) < 3 {
 			t.Errorf("%s %q, want %q\n%s", media, got, text(v), stream)
 		}
+	}
+}
+
+// TestContextAndRaw: a generation goes on from the tokens that an earlier one has returned, and a raw
+// prompt is the whole prompt (O-20, O-21, O-22).
+func TestContextAndRaw(t *testing.T) {
+	h := servertest.New(t, nil)
+	ask := func(more string) jsontext.Value {
+		status, answer, _ := h.Get("POST", "/api/generate", `{"model":"tiny","options":{"num_predict":4,"seed":1},`+more+`}`)
+		lines := strings.Split(strings.TrimSpace(answer), "\n")
+		v := jsontext.Value(lines[len(lines)-1])
+		if status != 200 || jsontext.Scan(v, 10) != nil {
+			t.Fatalf("%d %s", status, answer)
+		}
+		return v
+	}
+	context := func(v jsontext.Value) (ids []int32) {
+		for _, e := range v.Member("context").Elements() {
+			id, _ := e.Float()
+			ids = append(ids, int32(id))
+		}
+		return ids
+	}
+	const hello, next = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n", "<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n"
+	one := ask(`"prompt":"Hello","stream":false`)
+	prompt := len(servertest.Encode(hello, false))
+	if n, _ := one.Member("prompt_eval_count").Float(); int(n) < prompt {
+		t.Fatalf("%v tokens of prompt, want %d or more: %s", n, prompt, one)
+	}
+	first := context(one)
+	if n, _ := one.Member("prompt_eval_count").Float(); len(first) != int(n)+4 {
+		t.Errorf("%d tokens of context: %s", len(first), one)
+	}
+	fresh := context(ask(`"prompt":"And?"`))
+	two := context(ask(`"prompt":"And?","context":` + string(one.Member("context"))))
+	if want := append(first[:len(first):len(first)], fresh[:len(fresh)-4]...); len(two) != len(want)+4 || !slices.Equal(two[:len(want)], want) {
+		t.Errorf("the context is\n%v, want\n%v and 4 tokens", two, want)
+	}
+	raw := ask(`"raw":true,"prompt":"` + strings.ReplaceAll(hello, "\n", `\n`) + `"`)
+	if n, _ := raw.Member("prompt_eval_count").Float(); int(n) != len(servertest.Encode(hello, true)) || raw.Member("context") != nil {
+		t.Errorf("%s", raw)
+	}
+	status, answer, _ := h.Get("POST", "/api/generate", `{"model":"tiny","prompt":"a","context":[99999]}`)
+	if status != 400 || !strings.Contains(answer, "context.0") {
+		t.Errorf("%d %s", status, answer)
 	}
 }
 

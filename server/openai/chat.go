@@ -35,6 +35,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	if err := m.admit(ctx, &q.Options, &from); err != nil {
 		return nil, err
 	}
+	in.hideTools(q)
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
 	}
@@ -143,7 +144,10 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest, in *input) (chat
 	if bad != nil {
 		return chat.Prompt{}, nil, bad
 	}
-	if in.past != nil && in.past.IDs != nil {
+	switch {
+	case in.plain != nil:
+		return m.plain(ctx, q, in, limit)
+	case in.past != nil && in.past.IDs != nil:
 		return m.continued(ctx, q, in, limit)
 	}
 	p, bad := m.render(ctx, q, in)

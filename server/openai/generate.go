@@ -124,6 +124,9 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		fail(c, err)
 		return
 	}
+	if done.reply.postpone(c) {
+		return
+	}
 	for i := range done.requests {
 		done.requests[i].Arrived = c.Begun
 		done.requests[i].Tenant, done.requests[i].Project = c.Tenant(), c.Project
@@ -148,9 +151,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		}
 	}()
 	s.log.Debug(transport.LogSubmitted, "id", done.reply.meta.ID, "project", c.Project, "prompts", len(done.requests), "n", done.reply.n, "stream", done.reply.stream)
-	for _, h := range done.reply.headers {
-		c.Response.Header.Set(h.name, h.value)
-	}
+	done.reply.sendHeaders(c)
 	if done.reply.stream {
 		s.stream(c, st, &done.reply)
 	} else {

@@ -42,6 +42,15 @@ type input struct {
 	answer func(dst []byte, a *api.Embeddings) []byte
 	id     func(request string) string // makes the id of an answer from that of its request; nil: api.ChatID
 	past   *Past                       // the earlier turn that a chat goes on from; nil: there is none
+	plain  *Plain                      // a prompt that is not, or not only, what the template renders; nil: it is
+	tools  changing                    // nil: the tools of the chat are as it says
+}
+
+// hideTools leaves out of a chat what its surface says of its tools.
+func (in *input) hideTools(q *api.ChatRequest) {
+	if in.tools != nil {
+		q.HideTools(in.tools.Changed())
+	}
 }
 
 // preparingSize returns what preparing a body may take.

@@ -11,6 +11,7 @@ import (
 	"weir/engine"
 	"weir/internal/memory"
 	"weir/server/failure"
+	"weir/server/transport"
 	"weir/tokenizer"
 )
 
@@ -32,12 +33,32 @@ type reply struct {
 
 	answer   answer
 	first    func()              // called with the first events of an answer that does not stream; nil: nobody asks
+	later    laterAnswer         // answers a request that is not computed now; nil: it is
 	recorded *transcript         // nil: this answer is not recorded
 	memory   *memory.Reservation // what the answer may come to hold; nil: it is not counted
 	budget   *streamBudget       // of the unread events of a stream; nil: it is not one
 	fail     failing             // answers with an error
 	whole    bool                // the end of a stream repeats the whole answer
 	headers  []header            // of the response
+}
+
+// sendHeaders sets the headers of the response.
+func (r *reply) sendHeaders(c *transport.Call) {
+	for _, h := range r.headers {
+		c.Response.Header.Set(h.name, h.value)
+	}
+}
+
+// laterAnswer answers a request that is computed later, or returns false.
+type laterAnswer func(c *transport.Call, meta *api.Meta) bool
+
+// postpone answers a request that is not computed now, and reports whether it has.
+func (r *reply) postpone(c *transport.Call) bool {
+	if r.later == nil {
+		return false
+	}
+	r.sendHeaders(c)
+	return r.later(c, &r.meta)
 }
 
 // header is a header of a response.

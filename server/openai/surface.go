@@ -58,11 +58,31 @@ type holding interface {
 	Held() int64
 }
 
+// A SurfaceAnswer of a request that may be computed later implements deferring.
+type deferring interface {
+	// Defer answers the call, once everything of its request has been checked, and nothing of it
+	// is computed now. If it returns false, it has not, and the request goes on.
+	Defer(c *transport.Call, meta *api.Meta) bool
+}
+
+// A SurfaceAnswer whose prompt is not, or not only, what the template renders implements plainly.
+type plainly interface {
+	// Plain returns how it is made; nil: the template renders it.
+	Plain() *Plain
+}
+
 // A SurfaceAnswer that tells how long the prompt took implements timed.
 type timed interface {
 	// First is called when the first token of an answer is there that does not stream. Where it
 	// streams, Open is.
 	First()
+}
+
+// A SurfaceAnswer of a conversation in which tools come and go implements changing.
+type changing interface {
+	// Changed returns tools of the chat, by their indexes: those that the model is not shown in front of the messages,
+	// because one of these shows them, and those that it may not call any more.
+	Changed() (unlisted, uncallable []int)
 }
 
 // Whole is a chat's answer, as far as it is known. Thought and Content are nil where there is
@@ -106,9 +126,7 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	}
 	own := *in
 	own.body, own.id = body, a.ID
-	if a, ok := a.(continuing); ok {
-		own.past = a.Past()
-	}
+	own.take(a)
 	p, err := s.prepareChat(ctx, m, &own)
 	if err != nil {
 		return nil, err
@@ -121,10 +139,24 @@ func (s *Service) prepareSurface(ctx context.Context, m *Model, in *input, surfa
 	if f, ok := a.(timed); ok {
 		p.reply.first = f.First
 	}
+	if d, ok := a.(deferring); ok {
+		p.reply.later = d.Defer
+	}
 	if h, ok := a.(headed); ok {
 		h.Headers(p.reply.setHeader)
 	}
 	return p, nil
+}
+
+// take takes what an answer says about its prompt.
+func (in *input) take(a SurfaceAnswer) {
+	in.tools, _ = a.(changing)
+	if a, ok := a.(continuing); ok {
+		in.past = a.Past()
+	}
+	if a, ok := a.(plainly); ok {
+		in.plain = a.Plain()
+	}
 }
 
 // surfaceAnswer is the answer of a Surface.

@@ -32,6 +32,7 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	}
 	own := *in
 	own.body = body
+	own.take(a)
 	q, bad := api.DecodeChat(body, s.limits(ctx))
 	if bad != nil {
 		return 0, bad
@@ -39,11 +40,9 @@ func (s *Service) countPrompt(ctx context.Context, m *Model, in *input, surface 
 	if bad := m.admits(q.Model, in.from.Who); bad != nil {
 		return 0, bad
 	}
+	own.hideTools(q)
 	if bad := s.check(m, q); bad != nil {
 		return 0, bad
-	}
-	if a, ok := a.(continuing); ok {
-		own.past = a.Past()
 	}
 	if own.past != nil && own.past.IDs != nil {
 		_, tokens, bad := m.continued(ctx, q, &own, promptLimit{keep: -1})

@@ -29,7 +29,7 @@ type answer struct {
 	front    front // of the prompt
 	keep     *kept // what is kept of the response; nil: nothing
 
-	summary, encrypted, kept bool
+	summary, encrypted, kept, background bool
 
 	// Of a stream.
 	sequence int
@@ -78,7 +78,7 @@ func (a *answer) Held() int64 {
 		n += 4 * int64(len(a.past.IDs))
 	}
 	if k := a.keep; k != nil {
-		n += 3 * int64(len(k.items)+len(k.messages))
+		n += 3*int64(len(k.items)+len(k.messages)) + 2*int64(len(k.body))
 	}
 	return n
 }
@@ -338,6 +338,13 @@ func (a *answer) finish(dst []byte, status string) []byte {
 
 // Close appends the last events, of which the last has the whole response.
 func (a *answer) Close(dst []byte, w *openai.Whole) []byte {
+	dst, s := a.ending(dst, w)
+	a.store(&s, w)
+	return a.whole(dst, "response."+s.status, &s)
+}
+
+// ending appends the events before the last one, and returns what that has.
+func (a *answer) ending(dst []byte, w *openai.Whole) ([]byte, state) {
 	status := completed
 	if w.Finish == finishLength {
 		status = incomplete
@@ -346,25 +353,41 @@ func (a *answer) Close(dst []byte, w *openai.Whole) []byte {
 		dst = a.open(dst, messageItem)
 	}
 	dst = a.finish(dst, status)
-	s := a.last(w)
-	a.store(&s, w)
-	return a.whole(dst, "response."+s.status, &s)
+	return dst, a.last(w)
 }
 
 // Broken appends the events of an error. The clients of this interface look for either.
 func (a *answer) Broken(dst []byte, f failure.Failure) []byte {
-	code := "server_error"
-	if f.Status == 429 || f.Status == 503 {
-		code = "rate_limit_exceeded"
+	code := codeOf(f)
+	dst = a.errorEvent(dst, code, f.Message)
+	s := state{status: failed, fault: f.Message, code: code, output: a.broken()}
+	if !f.Gone() {
+		a.store(&s, nil)
 	}
+	return a.whole(dst, "response.failed", &s)
+}
+
+// codeOf is the code of a failure in the middle of an answer.
+func codeOf(f failure.Failure) string {
+	if f.Status == 429 || f.Status == 503 {
+		return "rate_limit_exceeded"
+	}
+	return "server_error"
+}
+
+// errorEvent appends the event of an error.
+func (a *answer) errorEvent(dst []byte, code, message string) []byte {
 	dst = jsontext.AppendString(append(a.event(dst, "error"), `,"code":`...), code)
-	dst = jsontext.AppendString(append(dst, `,"message":`...), f.Message)
-	dst = end(append(dst, `,"param":null`...))
-	s := state{status: failed, fault: f.Message, code: code, output: a.items}
+	dst = jsontext.AppendString(append(dst, `,"message":`...), message)
+	return end(append(dst, `,"param":null`...))
+}
+
+// broken returns the items of an answer that goes no further. The last one is incomplete.
+func (a *answer) broken() []item {
 	if n := len(a.items); a.live {
 		a.items[n-1].status = incomplete
 	}
-	return a.whole(dst, "response.failed", &s)
+	return a.items
 }
 
 // view is a text that shares the memory of b.

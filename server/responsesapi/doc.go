@@ -24,7 +24,21 @@
 // the tokens to be rendered, and for the case that tools or instructions have changed, which
 // stand in front of everything.
 //
-// # What was considered
+// # In the background
+//
+// A response in the background is prepared twice: as a trial, so that what is wrong with its request is
+// said at once, and when its turn has come. In between there is only what is on disk: the
+// response as it was queued, and the body of the request. The request is then served as any other, with
+// a form (runAnswer) that appends its events to a job instead of a connection. Clients read the events
+// of the job (follower), and those of one that has ended from the disk.
+//
+//	queuedAnswer ─▶ Store ─▶ jobs ─▶ run ─▶ runAnswer ─▶ job ─▶ follower      background.go, jobs.go, job.go
+//	                  ◀──────────────────────────┘ the end, in one update     store_jobs.go
+//
+// Keeping the prepared request between the two would save a preparation, but hold the memory of all that
+// waits, and would not survive a restart.
+//
+// # What was considered in keeping turns
 //
 // Walking back from response to response would store each turn once, where now each response
 // has all messages before it. But then deleting one would end all conversations that go on from

@@ -24,17 +24,30 @@ type Config struct {
 	NewID   func() string // makes the part of ids that is a response's own; nil: it is random
 	Now     func() time.Time
 	Log     *slog.Logger
+
+	// HTTP computes responses in the background.
+	HTTP *transport.Server
+	// Heartbeat is how long a stream of such a response may be silent; 0: for ever.
+	Heartbeat time.Duration
+	Background
 }
 
 // Handlers answer what is below Path.
-type Handlers struct{ cfg Config }
+type Handlers struct {
+	cfg  Config
+	jobs *jobs // responses in the background; nil: there is no store
+}
 
 // New returns handlers.
 func New(cfg Config) *Handlers {
 	if cfg.NewID == nil {
 		cfg.NewID = func() string { return transport.RandomHex(numberBytes) }
 	}
-	return &Handlers{cfg: cfg}
+	h := &Handlers{cfg: cfg}
+	if cfg.Store != nil {
+		h.jobs = newJobs(h)
+	}
+	return h
 }
 
 // numberBytes is the length in bytes of the part of ids that is a response's own. They are sent
@@ -151,8 +164,11 @@ func (h *Handlers) find(c *transport.Call, id string) *Record {
 func (h *Handlers) earlier(o Owner, id string) (*Record, error) {
 	if h.cfg.Store != nil && len(id) <= maxIDLength {
 		rec, err := h.cfg.Store.Get(o, id)
-		if rec != nil || err != nil {
-			return rec, err
+		if err != nil {
+			return nil, err
+		}
+		if rec != nil {
+			return rec, rec.continues()
 		}
 	}
 	e := errNotFound(id)
@@ -187,17 +203,6 @@ func (r *Record) items() api.Raw {
 	return append(append([]byte{'['}, r.Items...), ']')
 }
 
-// get answers GET /v1/responses/{id}.
-func (h *Handlers) get(c *transport.Call, id string) {
-	if string(c.QueryArgs().Peek("stream")) == "true" {
-		c.Fail(failure.BadRequest("stream", "A response that is complete is not streamed again; ask for it without stream."))
-		return
-	}
-	if rec := h.find(c, id); rec != nil {
-		c.Reply(rec.Response)
-	}
-}
-
 // delete answers DELETE /v1/responses/{id}.
 func (h *Handlers) delete(c *transport.Call, id string) {
 	if h.cfg.Store == nil {
@@ -213,14 +218,6 @@ func (h *Handlers) delete(c *transport.Call, id string) {
 	default:
 		dst := jsontext.AppendString([]byte(`{"id":`), id)
 		c.Reply(append(dst, `,"object":"response","deleted":true}`...))
-	}
-}
-
-// cancel answers POST /v1/responses/{id}/cancel. Only a response in the background can be
-// cancelled, and there are none.
-func (h *Handlers) cancel(c *transport.Call, id string) {
-	if rec := h.find(c, id); rec != nil {
-		c.Fail(failure.BadRequest("response_id", "Response %s is complete. Only responses in the background can be cancelled; others end when their client leaves.", id))
 	}
 }
 

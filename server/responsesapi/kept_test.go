@@ -246,18 +246,6 @@ func TestP34InputItems(t *testing.T) {
 	servertest.Refused(t, status, answer, 400, "input[0]")
 }
 
-// TestP35Cancel: nothing runs in the background (docs/interface/responses-api.md, P-35).
-func TestP35Cancel(t *testing.T) {
-	h := newServer(t, nil, "Yes")
-	status, answer, _ := send(t, h, 0, object{"input": "Is it?", "background": true})
-	servertest.Refused(t, status, answer, 400, "background")
-	r := ask(t, h, 0, object{"input": "Is it?", "background": false})
-	status, answer, _ = h.Get("POST", path+"/"+r["id"].(string)+"/cancel", "")
-	servertest.Refused(t, status, answer, 400, "response_id")
-	status, answer, _ = h.Get("POST", path+"/resp_none/cancel", "")
-	servertest.Refused(t, status, answer, 404, "response_id")
-}
-
 // TestP36Oldest: a project that keeps as much as it may drops its oldest responses
 // (docs/interface/responses-api.md, P-36).
 func TestP36Oldest(t *testing.T) {

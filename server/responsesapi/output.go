@@ -26,6 +26,8 @@ const (
 	completed  = "completed"
 	incomplete = "incomplete"
 	failed     = "failed"
+	queued     = "queued"
+	cancelled  = "cancelled"
 )
 
 // item is an item of the output.
@@ -181,19 +183,15 @@ func (a *answer) appendResponse(dst []byte, s *state) []byte {
 	dst = jsontext.AppendString(append(dst, `{"id":`...), a.id)
 	dst = strconv.AppendInt(append(dst, `,"object":"response","created_at":`...), a.created, 10)
 	dst = jsontext.AppendString(append(dst, `,"status":`...), s.status)
-	dst = append(dst, `,"background":false,"completed_at":`...)
+	dst = strconv.AppendBool(append(dst, `,"background":`...), a.background)
+	dst = append(dst, `,"completed_at":`...)
 	if s.done > 0 {
 		dst = strconv.AppendInt(dst, s.done, 10)
 	} else {
 		dst = append(dst, "null"...)
 	}
 	dst = append(dst, `,"error":`...)
-	if s.fault == "" {
-		dst = append(dst, "null"...)
-	} else {
-		dst = jsontext.AppendString(append(dst, `{"code":`...), s.code)
-		dst = append(jsontext.AppendString(append(dst, `,"message":`...), s.fault), '}')
-	}
+	dst = appendFault(dst, s.code, s.fault)
 	dst = append(dst, `,"incomplete_details":`...)
 	if s.reason == "" {
 		dst = append(dst, "null"...)
@@ -201,15 +199,7 @@ func (a *answer) appendResponse(dst []byte, s *state) []byte {
 		dst = append(jsontext.AppendString(append(dst, `{"reason":`...), s.reason), '}')
 	}
 	dst = jsontext.AppendString(append(dst, `,"model":`...), a.model)
-	dst = append(dst, `,"output":[`...)
-	for i := range s.output {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = a.appendItem(dst, &s.output[i], false)
-	}
-	dst = append(dst, ']')
-	dst = append(dst, a.echo...)
+	dst = append(a.appendOutput(append(dst, `,"output":`...), s.output), a.echo...)
 	dst = strconv.AppendBool(append(dst, `,"store":`...), a.kept)
 	dst = append(a.appendMetadata(append(dst, `,"metadata":`...)), `,"usage":`...)
 	if s.usage == nil {
@@ -218,6 +208,27 @@ func (a *answer) appendResponse(dst []byte, s *state) []byte {
 		dst = appendUsage(dst, s.usage)
 	}
 	return append(dst, '}')
+}
+
+// appendOutput appends the items of an output as an array.
+func (a *answer) appendOutput(dst []byte, items []item) []byte {
+	dst = append(dst, '[')
+	for i := range items {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = a.appendItem(dst, &items[i], false)
+	}
+	return append(dst, ']')
+}
+
+// appendFault appends why a response has failed; null: it has not.
+func appendFault(dst []byte, code, fault string) []byte {
+	if fault == "" {
+		return append(dst, "null"...)
+	}
+	dst = jsontext.AppendString(append(dst, `{"code":`...), code)
+	return append(jsontext.AppendString(append(dst, `,"message":`...), fault), '}')
 }
 
 // appendEcho appends the members of a request that its answer repeats, each with a comma in

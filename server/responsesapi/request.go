@@ -17,6 +17,7 @@ type request struct {
 	instructions    *string
 	previous        string // previous_response_id; "": none
 	stream, noStore bool
+	background      bool
 	logprobs        bool
 	encrypted       bool // thoughts are wanted in a form that can be sent back
 	summary         bool // thoughts are wanted as a summary
@@ -122,6 +123,9 @@ func decode(body []byte, lim *api.Limits) (*request, error) {
 	if err := r.decodeChoice(all["tool_choice"]); err != nil {
 		return nil, err
 	}
+	if r.background && r.noStore {
+		return nil, failure.BadRequest("background", "background is true, and store is false: a response in the background is asked for later, so it has to be kept.")
+	}
 	if r.input == nil && r.previous == "" {
 		return nil, failure.BadRequest("input", "input is missing: send a text, or a list of items.")
 	}
@@ -171,7 +175,7 @@ var fields = map[string]func(*request, api.Raw) error{
 		r.noStore = !keep
 		return err
 	},
-	"background":          decodeBackground,
+	"background":          func(r *request, v api.Raw) error { return boolean("background", v, &r.background) },
 	"include":             decodeInclude,
 	"max_output_tokens":   decodeMaxOutput,
 	"max_tool_calls":      func(_ *request, v api.Raw) error { return numberAt("max_tool_calls", v) },
@@ -206,17 +210,6 @@ func decodePrevious(r *request, v api.Raw) error {
 	}
 	if r.previous = *id; r.previous == "" {
 		return failure.BadRequest("previous_response_id", "previous_response_id is empty; it must be the id of a response, or be left out.")
-	}
-	return nil
-}
-
-func decodeBackground(_ *request, v api.Raw) error {
-	on := false
-	if err := boolean("background", v, &on); err != nil {
-		return err
-	}
-	if on {
-		return failure.BadRequest("background", "background must be false: this server answers on the connection that asks. Stream the answer, or wait for it.")
 	}
 	return nil
 }

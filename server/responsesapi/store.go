@@ -21,15 +21,20 @@ type Store struct {
 	limit int64
 	age   time.Duration
 	now   func() time.Time
+	gone  func(o Owner, id string) // told of each that is deleted before it was computed; nil: nobody is
 }
 
-// Keys are a tag, the project, the tenant, and for tagRow the id, for tagOrder the time in
-// milliseconds and the id. Values of tagOrder are the sizes of the rows, those of tagBytes the
-// sums of these.
+// Keys are a tag, the project, the tenant, and for tagOrder the time in milliseconds and the id,
+// for tagBytes nothing, and for the others the id. Values of tagOrder are the sizes of a row and
+// its events, those of tagBytes the sums of these. A response in the background that is not
+// computed yet has a row, and one of tagJob with what is needed to compute it, and is in no order
+// and no sum: it is not dropped for others.
 const (
-	tagRow   = 'R'
-	tagOrder = 'O'
-	tagBytes = 'B'
+	tagRow    = 'R'
+	tagOrder  = 'O'
+	tagBytes  = 'B'
+	tagJob    = 'J'
+	tagEvents = 'E'
 )
 
 // Limits of a Store that was told nothing.
@@ -57,7 +62,9 @@ func (o Owner) key(tag byte) []byte {
 	return store.AppendString(store.AppendString([]byte{tag}, o.Project), o.Tenant)
 }
 
-func (o Owner) row(id string) []byte { return append(o.key(tagRow), id...) }
+func (o Owner) row(id string) []byte { return o.named(tagRow, id) }
+
+func (o Owner) named(tag byte, id string) []byte { return append(o.key(tag), id...) }
 
 func (o Owner) order(ms int64, id string) []byte {
 	return append(store.AppendUint(o.key(tagOrder), uint64(ms)), id...)
@@ -73,24 +80,28 @@ func (s *Store) Put(ctx context.Context, o Owner, r *Record) (kept bool, err err
 	if s.limit > 0 && size > s.limit {
 		return false, nil
 	}
-	return true, s.db.Update(ctx, func(tx *store.Tx) error {
-		total, err := s.bytes(&tx.Reader, o)
-		if err != nil {
-			return err
-		}
-		over := int64(0)
-		if s.limit > 0 {
-			over = total + size - s.limit
-		}
-		dropped, err := s.drop(tx, o, over, s.oldest())
-		if err != nil {
-			return err
-		}
-		tx.Set(o.row(r.ID), row)
-		tx.Set(o.order(r.Created, r.ID), binary.AppendUvarint(nil, uint64(size)))
-		tx.Set(o.key(tagBytes), binary.AppendUvarint(nil, uint64(max(0, total-dropped)+size)))
-		return nil
-	})
+	return true, s.db.Update(ctx, func(tx *store.Tx) error { return s.put(tx, o, r, row, size) })
+}
+
+// put sets the row of a response that takes so many bytes with what belongs to it, and makes room
+// for it.
+func (s *Store) put(tx *store.Tx, o Owner, r *Record, row []byte, size int64) error {
+	total, err := s.bytes(&tx.Reader, o)
+	if err != nil {
+		return err
+	}
+	over := int64(0)
+	if s.limit > 0 {
+		over = total + size - s.limit
+	}
+	dropped, err := s.drop(tx, o, over, s.oldest())
+	if err != nil {
+		return err
+	}
+	tx.Set(o.row(r.ID), row)
+	tx.Set(o.order(r.Created, r.ID), binary.AppendUvarint(nil, uint64(size)))
+	tx.Set(o.key(tagBytes), binary.AppendUvarint(nil, uint64(max(0, total-dropped)+size)))
+	return nil
 }
 
 // oldest is the time in milliseconds before which nothing is kept.
@@ -119,6 +130,7 @@ func (s *Store) drop(tx *store.Tx, o Owner, over, before int64) (dropped int64, 
 		n++
 		tx.Delete(append([]byte(nil), key...))
 		tx.Delete(o.row(string(id)))
+		tx.Delete(o.named(tagEvents, string(id)))
 		return true
 	})
 	return dropped, err
@@ -191,9 +203,23 @@ func (s *Store) remove(tx *store.Tx, o Owner, rec *Record) error {
 	if err != nil {
 		return err
 	}
+	size := uint64(0) // of one that is not computed yet
+	switch v, err := tx.Get(o.order(rec.Created, rec.ID)); {
+	case err == nil:
+		size, _ = binary.Uvarint(v)
+	case errors.Is(err, store.ErrCorrupt):
+		size = uint64(len(rec.encode()))
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
 	tx.Delete(o.row(rec.ID))
+	tx.Delete(o.named(tagJob, rec.ID))
+	tx.Delete(o.named(tagEvents, rec.ID))
 	tx.Delete(o.order(rec.Created, rec.ID))
-	tx.Set(o.key(tagBytes), binary.AppendUvarint(nil, uint64(max(0, total-int64(len(rec.encode()))))))
+	tx.Set(o.key(tagBytes), binary.AppendUvarint(nil, uint64(max(0, total-int64(size)))))
+	if s.gone != nil {
+		s.gone(o, rec.ID)
+	}
 	return nil
 }
 

@@ -160,6 +160,9 @@ func (t *tool) grammar(where string, v api.Raw) error {
 	if err := text(where+".format.definition", orNull(v.Member("definition")), &definition); err != nil {
 		return err
 	}
+	if strings.TrimSpace(*definition) == "" {
+		return failure.BadRequest(where+".format.definition", "%s.format.definition is empty; it must be a grammar.", where)
+	}
 	t.syntax, t.definition = v.Member("syntax").Text(), *definition
 	return nil
 }
@@ -304,20 +307,20 @@ const inputName = "input"
 func (t *tool) append(dst []byte) []byte {
 	dst = append(dst, `{"type":"function","function":{"name":`...)
 	dst = jsontext.AppendString(dst, t.name)
-	about := t.description
-	if t.syntax != "" {
-		about = strings.TrimSpace(about + "\n\nThe input is a text of this " + t.syntax + " grammar:\n" + t.definition)
-	}
-	if about != "" {
+	if t.description != "" {
 		dst = append(dst, `,"description":`...)
-		dst = jsontext.AppendString(dst, about)
+		dst = jsontext.AppendString(dst, t.description)
 	}
 	switch {
 	case t.custom:
 		dst = append(dst, `,"parameters":{"type":"object","properties":{"`+inputName+`":{"type":"string"`...)
-		if t.syntax == "regex" {
+		switch t.syntax { // what the model is shown of the grammar is what it is kept to
+		case "regex":
 			dst = append(dst, `,"pattern":`...)
 			dst = jsontext.AppendString(dst, "^(?:"+t.definition+")$")
+		case "lark":
+			dst = append(dst, `,"x-grammar":`...)
+			dst = jsontext.AppendString(dst, t.definition)
 		}
 		dst = append(dst, `}},"required":["`+inputName+`"],"additionalProperties":false},"strict":true`...)
 	default:

@@ -21,6 +21,7 @@ type kept struct {
 	items    []byte
 	messages []byte
 	count    int
+	body     []byte // of a request whose response is computed in the background; nil: it is not
 }
 
 // Translate makes the body of a chat completion of a request.
@@ -30,8 +31,26 @@ func (f *Handlers) Translate(ctx context.Context, m *openai.Model, from openai.S
 	if err != nil {
 		return nil, nil, err
 	}
-	a := &answer{h: f, number: f.cfg.NewID(), summary: r.summary, encrypted: r.encrypted}
+	if r.background && f.cfg.Store == nil {
+		return nil, nil, failure.BadRequest("background", "background is true, and this server keeps no responses: it was started without a data directory.")
+	}
+	later := r.background && r.stream
+	r.stream = r.stream && !r.background
+	chat, a, err := f.translate(ctx, m, from, r, f.cfg.NewID())
+	if err != nil || !r.background {
+		return chat, a, err
+	}
+	a.keep.body = seeded(body, r)
+	return chat, &queuedAnswer{answer: a, streams: later}, nil
+}
+
+// translate makes the body of a chat completion of a request that is decoded. number is the part
+// of all ids that is the response's own.
+func (f *Handlers) translate(ctx context.Context, m *openai.Model, from openai.Sender, r *request, number string) ([]byte, *answer, error) {
+	lim := f.cfg.Limits
+	a := &answer{h: f, number: number, summary: r.summary, encrypted: r.encrypted, background: r.background}
 	a.id = idPrefix + a.number
+	var err error
 	o := ownerOf(from)
 	c := &conversation{}
 	var earlier *Record

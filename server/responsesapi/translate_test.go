@@ -71,8 +71,8 @@ func TestP13Tools(t *testing.T) {
 	got := chatOf(t, toolsBody)
 	want := `,"tools":[{"type":"function","function":{"name":"get","parameters":{"type":"object"}}},` +
 		`{"type":"function","function":{"name":"ns__spawn","description":"Others.","parameters":{"type":"object"}}},` +
-		`{"type":"function","function":{"name":"patch","description":"Patches.\n\nThe input is a text of this lark grammar:\nstart: /a/",` +
-		`"parameters":{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false},"strict":true}}]`
+		`{"type":"function","function":{"name":"patch","description":"Patches.",` +
+		`"parameters":{"type":"object","properties":{"input":{"type":"string","x-grammar":"start: /a/"}},"required":["input"],"additionalProperties":false},"strict":true}}]`
 	if !strings.Contains(got, want) {
 		t.Errorf("%s\nhas no\n%s", got, want)
 	}

@@ -31,21 +31,10 @@ type Outcome struct {
 
 // Do answers an errand. If ctx ends, so does the errand, with an outcome that means nothing.
 func (s *Server) Do(ctx context.Context, e *Errand) (out Outcome) {
-	rc := &fasthttp.RequestCtx{}
-	h := &rc.Request.Header
-	h.SetMethod(fasthttp.MethodPost)
-	h.SetContentType("application/json")
-	h.SetContentLength(len(e.Body))
-	rc.Request.SetRequestURI(e.Path)
-	c := &Call{
-		RequestCtx: rc, Who: e.Who, Target: e.Path, RequestID: e.RequestID, Project: e.Project, Begun: s.Now(),
-		server: s, conn: &conn{address: e.Address}, bodyRead: true, decoded: e.Body, background: true,
-	}
-	c.body.all, c.body.conn = s.bodies, c.conn
-	c.requestID()
-	c.ctx, c.cancel = context.WithCancelCause(s.base)
-	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
+	c, stop := s.errandCall(ctx, e)
 	defer stop()
+	rc := c.RequestCtx
+	c.requestID()
 	c.errand()
 	out.Status = rc.Response.StatusCode()
 	if !c.streams {
@@ -59,6 +48,44 @@ func (s *Server) Do(ctx context.Context, e *Errand) (out Outcome) {
 	}
 	_ = rc.Response.CloseBodyStream() // which ends the call
 	return out
+}
+
+// Run has serve answer an errand, and reads the answer to its end, which nobody wants: what comes of
+// it is known to serve. If ctx ends, so does the errand, with the cause of ctx.
+func (s *Server) Run(ctx context.Context, e *Errand, serve func(*Call)) {
+	c, stop := s.errandCall(ctx, e)
+	defer stop()
+	func() {
+		defer c.finish()
+		defer c.rescue()
+		c.face = s.router.Interface(c.Target)
+		c.account.method, c.account.handler, c.account.bytes, c.account.path = fasthttp.MethodPost, e.Path, len(c.decoded), c.Target
+		serve(c)
+	}()
+	if !c.streams {
+		return
+	}
+	if body, ok := c.Response.BodyStream().(io.WriterTo); ok {
+		_, _ = body.WriteTo(io.Discard)
+	}
+	_ = c.Response.CloseBodyStream() // which ends the call
+}
+
+// errandCall is the call of an errand. stop ends the watch of ctx.
+func (s *Server) errandCall(ctx context.Context, e *Errand) (c *Call, stop func() bool) {
+	rc := &fasthttp.RequestCtx{}
+	h := &rc.Request.Header
+	h.SetMethod(fasthttp.MethodPost)
+	h.SetContentType("application/json")
+	h.SetContentLength(len(e.Body))
+	rc.Request.SetRequestURI(e.Path)
+	c = &Call{
+		RequestCtx: rc, Who: e.Who, Target: e.Path, RequestID: e.RequestID, Project: e.Project, Begun: s.Now(),
+		server: s, conn: &conn{address: e.Address}, bodyRead: true, decoded: e.Body, background: true,
+	}
+	c.body.all, c.body.conn = s.bodies, c.conn
+	c.ctx, c.cancel = context.WithCancelCause(s.base)
+	return c, context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
 }
 
 // errand serves a call that came on no connection.

@@ -19,6 +19,7 @@ import { ChatOpenAI } from '@langchain/openai'
 import { Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, run, setTracingDisabled, tool as agentTool } from '@openai/agents'
 import { generateText, isStepCount, Output, streamText, tool as aiTool } from 'ai'
 import { createAgent, providerStrategy, tool as langchainTool, toolStrategy } from 'langchain'
+import { Ollama } from 'ollama'
 import OpenAI from 'openai'
 import { ResponsesToolRunner, runnerFunction } from 'openai/helpers/responses-tool-runner'
 import { zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat } from 'openai/helpers/zod'
@@ -35,16 +36,19 @@ const description = 'Tell the weather in a city.'
 const city = z.object({ city: z.enum(['Oslo']) })
 const person = z.object({ tall: z.boolean(), fast: z.boolean() })
 
-let folder, weir, forcing
+let folder, weir, forcing, scripted
 let asked = [] // the cities that the tool was called with
 
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'weir-loops-'))
   weir = await serve('--api-key', apiKey, '--data-dir', folder)
   forcing = await force(weir.url)
+  // What no proxy can demand of a model, a simulated one does.
+  scripted = await serve('--api-key', apiKey, '--device', 'sim', '--sim-script', new URL('loops/weather.json', import.meta.url).pathname)
 })
 after(async () => {
   await forcing?.stop()
+  await scripted?.stop()
   await weir?.stop()
   if (folder) await rm(folder, { recursive: true })
 })
@@ -233,4 +237,44 @@ test('OpenAI Agents SDK', async (t) => {
       assert.equal(typeof typed.finalOutput.fast, 'boolean')
     })
   }
+})
+
+test("Ollama's client", async (t) => {
+  const client = new Ollama({ host: scripted.url, headers: { Authorization: `Bearer ${apiKey}` } })
+  const tools = [{ type: 'function', function: { name: 'get_weather', description, parameters: z.toJSONSchema(city) } }]
+  const results = (calls) => calls.map((call) => ({ role: 'tool', tool_name: call.function.name, content: weather(call.function.arguments) }))
+
+  await t.test('plain', async () => {
+    const { message } = await client.chat({ model, messages, tools, think: false })
+    const more = [...messages, message, ...results(message.tool_calls)]
+    check((await client.chat({ model, messages: more, tools, think: false })).message.content)
+  })
+
+  await t.test('streamed', async () => {
+    const more = [...messages]
+    for await (const { message } of await client.chat({ model, messages, tools, stream: true })) if (message.tool_calls) more.push(message, ...results(message.tool_calls))
+    let text = ''
+    for await (const part of await client.chat({ model, messages: more, tools, stream: true })) text += part.message.content
+    check(text)
+  })
+})
+
+test('loops in which the model calls by itself', async (t) => {
+  const where = { baseURL: `${scripted.url}/v1`, apiKey }
+
+  await t.test('runTools', async () => {
+    const tools = [zodFunction({ name: 'get_weather', description, parameters: city, function: weather })]
+    check(await new OpenAI(where).chat.completions.runTools({ model, messages, tools, stream: true }).finalContent())
+  })
+
+  await t.test('the tool runner of messages', async () => {
+    const tools = [betaZodTool({ name: 'get_weather', description, inputSchema: city, run: weather })]
+    const client = new Anthropic({ baseURL: scripted.url, apiKey })
+    check((await client.beta.messages.toolRunner({ model, max_tokens: 200, messages, tools }).runUntilDone()).content.at(-1).text)
+  })
+
+  await t.test('the Vercel AI SDK over responses', async () => {
+    const tools = { get_weather: aiTool({ description, inputSchema: city, execute: weather }) }
+    check((await generateText({ model: createOpenAI(where)(model), prompt: question, tools, stopWhen: isStepCount(3) })).text)
+  })
 })

@@ -7,7 +7,7 @@ from typing import Literal
 from anthropic import Anthropic, AsyncAnthropic, beta_async_tool, beta_tool
 from pydantic import BaseModel
 
-from common import add_numbers, check, key, model, run, sum_question, url, weather_in, weather_question
+from common import add_numbers, asked, check, key, model, run, sum_question, url, weather_in, weather_question
 
 where = {"base_url": url, "api_key": key, "max_retries": 0}
 client = Anthropic(**where)
@@ -29,6 +29,12 @@ def add(a: int, b: int) -> str:
 def get_weather(city: Literal["Oslo"]) -> str:
     """Tell the weather in a city."""
     return weather_in(city)
+
+
+@beta_tool
+def get_time(city: Literal["Oslo"]) -> str:
+    """Tell the time in a city."""
+    return '{"time": "12:30"}'
 
 
 @beta_async_tool(name="get_weather")
@@ -97,6 +103,19 @@ def runner_streamed():
     check(final.content[-1].text, weather_question)
 
 
+def runner_with_other_tools():
+    """Tools that a program adds and removes between turns are sent in a message of the role system."""
+    runner = client.beta.messages.tool_runner(messages=user(weather_question), tools=[get_weather, add], **chat)
+    turns = []
+    for message in runner:
+        turns.append(message.stop_reason)
+        if len(turns) == 1:
+            runner.add_tools(get_time)
+            runner.remove_tools(add)
+    assert turns[0] == "tool_use" and turns[-1] == "end_turn" and asked == ["Oslo"], (turns, asked)
+    asked.clear()
+
+
 async def runner_async():
     later = AsyncAnthropic(**where)
     message = await later.beta.messages.tool_runner(messages=user(weather_question), tools=[get_weather_later], **chat).until_done()
@@ -117,4 +136,4 @@ def counted():
     assert counted.input_tokens > 50 and whole.usage.input_tokens + whole.usage.cache_read_input_tokens > 0, (counted, whole)
 
 
-run(by_hand, by_hand_streamed, runner, runner_without_thread, runner_streamed, runner_async, parsed, counted)
+run(by_hand, by_hand_streamed, runner, runner_without_thread, runner_streamed, runner_with_other_tools, runner_async, parsed, counted)
