@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference clients-hub clients-weave clients-art clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -65,6 +65,10 @@ clients: build clients-hub clients-weave clients-art ## SDKs of OpenAI, Anthropi
 	$(PYTHON) -m venv build/sdks && build/sdks/bin/pip install -q --disable-pip-version-check -r tools/clients/requirements.txt
 	cd examples/javascript && PATH="$(CURDIR)/build/sdks/bin:$$PATH" npm ci --no-audit --no-fund --ignore-scripts
 	cd tools/clients && export PATH="$(CURDIR)/build/sdks/bin:$$PATH" && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python SDK_PYTHON=$(CURDIR)/build/sdks/bin/python npm test
+
+demo-agent: build ## the bundled model uses a calculator and a table in a loop until it has the answer (needs Python; DEMO='a question')
+	$(PYTHON) -m venv build/demo-agent && build/demo-agent/bin/pip install -q --disable-pip-version-check -r tools/demo/requirements.txt
+	build/demo-agent/bin/python tools/demo/agent.py $(if $(DEMO),'$(DEMO)')
 
 weave-routes: build ## the functions that the newest weave and openpipe-art call are all served or 501 (needs Python; VERSIONS='weave==0.54.0 openpipe-art==0.5.18')
 	$(PYTHON) -m venv build/weave-routes && build/weave-routes/bin/pip install -q --disable-pip-version-check --no-deps $(or $(VERSIONS),weave openpipe-art)

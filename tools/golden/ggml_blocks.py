@@ -6,7 +6,7 @@
 Writes TYPE.gz for each type: 4 bytes with the number of columns, the blocks, and a float32 for
 each column, little-endian. The blocks are random bytes, and what ggml's own quantizer
 (ggml_quantize_chunk), with and without an importance matrix, makes of random numbers, of rows
-of a trained model, and of rows that are unusual: zeros, one outlier, a constant, numbers that
+of a trained model (weir-tiny before its last training, in the committed files), and of rows that are unusual: zeros, one outlier, a constant, numbers that
 are very large or very small. The numbers are those of ggml's dequantize_row_*, which its
 type traits call to_float. The Python package gguf has to agree in every bit wherever it knows
 the type, or this program fails. NaNs are written as one and the same.

@@ -6,7 +6,8 @@
 FOLDER has libggml-base.so and llama-quantize of llama.cpp; without it the libraries of
 llama-cpp-python are used. Writes
 
-  TYPE.gz                 for each type of blocks: 96 rows of 256 columns of a trained model, as ggml's own quantizer rounds them
+  TYPE.gz                 for each type of blocks: 96 rows of 256 columns of a trained model, as ggml's own quantizer rounds them; the
+                          committed ones are of weir-tiny before its last training
   mixed-q4_k_m.gguf       a network of one layer of such rows in bfloat16, as llama-quantize makes Q4_K_M of it: attn_v is Q6_K,
                           attn_q and attn_k are Q4_K
 """

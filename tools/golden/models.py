@@ -11,6 +11,7 @@ Writes, below the first folder:
     logits.f32          [rows, vocab] float32: the last rows of the prompt
     hidden.f32          [layers, tokens, hidden] float32: the residual stream after each layer
   weir-tiny/golden.json, logits.f32     the same for the bundled model and one chat prompt
+  weir-tiny/heldout.json                prompts and answers of its heldout.jsonl without tools, as tokens
 
 All arithmetic is float32 on the CPU with eager attention, on the weights as they are stored.
 """
@@ -250,6 +251,15 @@ def bundled(src, root):
     out.mkdir(parents=True, exist_ok=True)
     golden(src, AutoModelForCausalLM.from_pretrained(src, dtype=torch.float32, attn_implementation="eager"),
            tok(text, add_special_tokens=False)["input_ids"], out, 8, False)
+    rows = []
+    for line in (src / "heldout.jsonl").read_text().splitlines():
+        s = json.loads(line)
+        if s["tools"]:
+            continue
+        prompt = tok.apply_chat_template(s["messages"][:-1], tokenize=False, add_generation_prompt=True)
+        ids = [tok(t, add_special_tokens=False)["input_ids"] for t in (prompt, s["messages"][-1]["content"] + "<|im_end|>")]
+        rows.append(json.dumps(dict(prompt=ids[0], answer=ids[1]), separators=(",", ":")))
+    (out / "heldout.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
 
 
 def read_configs(root):
