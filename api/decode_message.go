@@ -1,6 +1,10 @@
 package api
 
-import "weir/internal/jsontext"
+import (
+	"strconv"
+
+	"weir/internal/jsontext"
+)
 
 // decodeMessages reads the history (docs/interface/chat-completions.md, sections 3.1 and
 // 3.2). Shapes that no message can
@@ -31,6 +35,11 @@ type messageDecoder struct {
 	parts int // content parts and tool calls so far, over all messages
 
 	unusable *fault // the first one that CheckPrompt reports
+
+	// older are the identifiers of the calls that came as function_call, the older form of
+	// tool_calls, by the names of their functions; olderCalls counts them.
+	older      map[string]string
+	olderCalls int
 }
 
 // note keeps the first fault that CheckPrompt reports.
@@ -54,7 +63,7 @@ func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
 	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
-	var role, content, name, calls, callID, reasoning, alias, tools Raw
+	var role, content, name, calls, older, callID, reasoning, alias, tools Raw
 	for key, value := range v.Members() {
 		switch string(key) {
 		case "role":
@@ -65,6 +74,8 @@ func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
 			name = value
 		case "tool_calls":
 			calls = value
+		case "function_call":
+			older = value
 		case "tool_call_id":
 			callID = value
 		case "reasoning":
@@ -90,9 +101,12 @@ func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
 	switch m.Role {
 	case "assistant":
 		nullContent = true
-		f = d.assistant(m, reasoning, alias, calls)
+		if f = d.assistant(m, reasoning, alias, calls); f == nil && !calls.Given() && older.Given() {
+			f = d.olderCall(m, older)
+		}
 	case "function":
 		nullContent = true
+		d.olderResult(m)
 	case "tool":
 		if callID.Given() {
 			m.ToolCallID, f = optional(callID, text)
@@ -145,6 +159,40 @@ func (d *messageDecoder) assistant(m *Message, reasoning, alias, calls Raw) (f *
 	return nil
 }
 
+// olderCall reads function_call, which has no identifier and gets one. The same conversation gets
+// the same, so that its prompt has the same prefix.
+func (d *messageDecoder) olderCall(m *Message, v Raw) *fault {
+	if f := d.count(); f != nil {
+		return f.in("function_call")
+	}
+	if v.Kind() != jsontext.Object {
+		return wrongType("an object", v).in("function_call")
+	}
+	var c ToolCall
+	if f := d.function(&c, v); f != nil {
+		d.note(causeMessages, f.in("function_call"))
+	}
+	c.ID = "call_" + strconv.Itoa(d.olderCalls)
+	d.olderCalls++
+	if d.older == nil {
+		d.older = map[string]string{}
+	}
+	d.older[c.Name] = c.ID
+	m.ToolCalls = append(m.ToolCalls, c)
+	return nil
+}
+
+// olderResult makes a message of the role function, which has the name of what was called, one of
+// the role tool, if there was such a call.
+func (d *messageDecoder) olderResult(m *Message) {
+	if m.Name == nil {
+		return
+	}
+	if id, ok := d.older[*m.Name]; ok {
+		m.Role, m.ToolCallID = "tool", &id
+	}
+}
+
 // call reads a tool call of the history. Its arguments are a JSON text inside a JSON
 // string, and the template gets them as an object. A model may have written something else,
 // and the conversation has to go on: such arguments count as absent.
@@ -158,28 +206,34 @@ func (d *messageDecoder) call(v Raw) (c ToolCall, f *fault) {
 	case function == nil || function.Kind() != jsontext.Object:
 		return c, faultf("must be an object").in("function")
 	}
-	name, arguments := function.Member("name"), function.Member("arguments")
-	if name == nil || name.Kind() != jsontext.String {
-		return c, faultf("must be a string").in("name").in("function")
+	if f = d.function(&c, function); f != nil {
+		return c, f.in("function")
 	}
-	c.ID, c.Name = id.Text(), name.Text()
+	c.ID = id.Text()
+	return c, nil
+}
+
+// function reads the name and the arguments of a call.
+func (d *messageDecoder) function(c *ToolCall, v Raw) *fault {
+	name, arguments := v.Member("name"), v.Member("arguments")
+	if name == nil || name.Kind() != jsontext.String {
+		return faultf("must be a string").in("name")
+	}
+	c.Name = name.Text()
 	if !arguments.Given() {
-		return c, nil
+		return nil
 	}
 	if arguments.Kind() != jsontext.String {
-		return c, wrongType("a JSON text in a string", arguments).in("arguments").in("function")
+		return wrongType("a JSON text in a string", arguments).in("arguments")
 	}
 	s := []byte(arguments.Text())
-	if len(s) == 0 {
-		return c, nil
-	}
-	if jsontext.Check(s, d.lim.Depth) != nil {
-		return c, nil
+	if len(s) == 0 || jsontext.Check(s, d.lim.Depth) != nil {
+		return nil
 	}
 	if s = jsontext.Trim(s); Raw(s).Kind() == jsontext.Object {
 		c.Arguments = s
 	}
-	return c, nil
+	return nil
 }
 
 func (d *messageDecoder) tools(m *Message, v Raw) *fault {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -82,6 +83,35 @@ func TestC64ToolCalls(t *testing.T) {
 	}
 }
 
+// TestOlderCalls: function_call and the role function, the older forms of a call and its result,
+// become the newer ones.
+func TestOlderCalls(t *testing.T) {
+	r := accept(t, `"messages":[{"role":"user","content":"a"},
+		{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"a\": 1}"}},{"role":"function","name":"f","content":"1"},
+		{"role":"assistant","content":null,"function_call":{"name":"g","arguments":""}},{"role":"function","name":"g","content":"2"},
+		{"role":"assistant","content":null,"function_call":{"name":"f"}},{"role":"function","name":"f","content":"3"},
+		{"role":"function","name":"other","content":"4"}]`)
+	var got []string
+	for _, m := range r.Messages[1:] {
+		line := m.Role
+		for _, c := range m.ToolCalls {
+			line += " " + c.ID + " " + c.Name + string(c.Arguments)
+		}
+		if m.ToolCallID != nil {
+			line += " " + *m.ToolCallID + " " + m.Content.Text
+		}
+		got = append(got, line)
+	}
+	lines := []string{`assistant call_0 f{"a": 1}`, "tool call_0 1", "assistant call_1 g", "tool call_1 2", "assistant call_2 f", "tool call_2 3", "function"}
+	if !slices.Equal(got, lines) {
+		t.Errorf("%q, want %q", got, lines)
+	}
+	for _, c := range []string{`{}`, `{"name":1}`, `{"name":"f","arguments":{}}`} {
+		refuse(t, `"messages":[{"role":"assistant","function_call":`+c+`}]`, want{"messages", "messages[0].function_call"})
+	}
+	refuse(t, `"messages":[{"role":"assistant","function_call":"f"}]`, want{"schema", "messages[0].function_call"})
+}
+
 // TestMessageShapes is the table of docs/interface/chat-completions.md, sections 3.1 and 3.2.
 func TestMessageShapes(t *testing.T) {
 	text := func(s string) Content { return Content{Kind: ContentText, Text: s} }
@@ -99,7 +129,9 @@ func TestMessageShapes(t *testing.T) {
 		`{"role":"assistant","content":"a","reasoning_content":"old"}`:                                   {Role: "assistant", Content: text("a"), Reasoning: ptr("old")},
 		`{"role":"assistant","content":"a","reasoning_content":"old","reasoning":"r"}`:                   {Role: "assistant", Content: text("a"), Reasoning: ptr("r")},
 		`{"role":"assistant","content":"a","reasoning_content":"old","reasoning":null}`:                  {Role: "assistant", Content: text("a"), Reasoning: ptr("old")},
-		`{"role":"assistant","content":"a","audio":{"id":"x"},"function_call":{"name":"f"}}`:             {Role: "assistant", Content: text("a")},
+		`{"role":"assistant","content":"a","audio":{"id":"x"},"function_call":{"name":"f"}}`:             {Role: "assistant", Content: text("a"), ToolCalls: []ToolCall{{ID: "call_0", Name: "f"}}},
+		`{"role":"assistant","content":"a","tool_calls":[],"function_call":{"name":"f"}}`:                {Role: "assistant", Content: text("a")},
+		`{"role":"assistant","content":"a","function_call":null}`:                                        {Role: "assistant", Content: text("a")},
 		`{"role":"user","content":"first","content":"last"}`:                                             {Role: "user", Content: text("last")},
 		`{"role":"user","content":5,"content":"last"}`:                                                   {Role: "user", Content: text("last")},
 		`{"r\u006fle":"user","content":"x"}`:                                                             {Role: "user", Content: text("x")},

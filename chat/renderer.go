@@ -32,6 +32,8 @@ type compiled struct {
 	thinkTags bool
 	// developer says that the template knows the role developer: it names it.
 	developer bool
+	// names are the efforts of thought that it names.
+	names map[string]bool
 }
 
 func compile(source string) (*compiled, error) {
@@ -42,6 +44,7 @@ func compile(source string) (*compiled, error) {
 	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent(), thinking: reasoning.Auto.For(source), calls: toolcall.Detect(source)}
 	c.thinkTags = strings.Contains(source, "</think")
 	c.developer = strings.Contains(source, `"developer"`) || strings.Contains(source, `'developer'`)
+	c.names = effortNames(source)
 	for _, name := range t.Variables() {
 		c.reads[name] = true
 	}
@@ -100,6 +103,10 @@ type Input struct {
 	ChatTemplateKwargs   api.Raw // a JSON object; nil: absent or null
 	ReasoningEffort      *string // nil: absent or null
 
+	// effort says that the request has an effort which the template does not take, and thinks
+	// whether the model is to think.
+	effort, thinks bool
+
 	// Done stops the rendering soon after it was closed; nil: nothing does. The error then
 	// wraps jinja.ErrStopped.
 	Done <-chan struct{}
@@ -134,6 +141,9 @@ type Prompt struct {
 // Render makes the prompt. Every error is an *Error.
 func (r *Renderer) Render(in Input) (Prompt, error) {
 	p, err := r.render(in)
+	if err != nil {
+		p, err = r.otherEffort(in, err)
+	}
 	if err == nil {
 		return p, nil
 	}
@@ -174,6 +184,7 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
+	setEffort(t, &in, a, kwargs)
 	parts := r.cfg.ContentFormat == FormatOpenAI || r.cfg.ContentFormat == FormatAuto && t.parts
 	conv, err := newConversation(in.Messages, parts)
 	if err != nil {
@@ -256,14 +267,6 @@ func (r *Renderer) arguments(in Input, kwargs *jinja.Dict) (*jinja.Dict, error) 
 		return nil, err
 	}
 	set("documents", documents)
-	if in.ReasoningEffort != nil {
-		set("reasoning_effort", *in.ReasoningEffort)
-		// Templates that think only when they are told to, or until they are told not to,
-		// read another argument. The client's own one wins.
-		if _, ok := kwargs.Get("enable_thinking"); !ok {
-			set("enable_thinking", *in.ReasoningEffort != "none")
-		}
-	}
 	return a, nil
 }
 

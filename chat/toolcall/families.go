@@ -10,14 +10,13 @@ import (
 
 // formats are all formats. Detect tries them in this order, so the more special ones come first.
 var formats = []*Format{
-	harmony, mistralIDs, mistral, mistralOld, kimi, deepseekV32, deepseekV31, deepseekV3, minimax, seed, qwenCoder, glm,
+	harmony, mistralIDs, mistral, mistralOld, kimi, deepseekV4, deepseekV32, deepseekV31, deepseekV3, minimax, seed, qwenCoder, glmDense, glm,
 	granite, granite20b, phi4, minimaxOld, jamba, longcat, internlm, llama4Pythonic, pythonic, lfm2, gemma4, llama, granite4, hermes,
 }
 
 // aliases are other names of formats.
 var aliases = map[string]string{
 	"qwen3_xml": "qwen3_coder", "qwen35_coder": "qwen3_coder", "glm47": "glm45", "llama4_json": "llama3_json", "hunyuan_a13b": "jamba",
-	"deepseek_v4": "deepseek_v32",
 }
 
 // hermes is Hermes' and Qwen's, from Qwen 2.5 on (their templates).
@@ -51,13 +50,19 @@ var seed = &Format{
 	detect: []string{"<seed:tool_call>", "<function="},
 }
 
-// glm is that of GLM from 4.5 on (their templates): 4.5 and 4.6 have line breaks between all
-// tags, 4.7 and 5 none.
+// glm is that of GLM 4.5 and 4.6 (their templates), with line breaks between all tags.
 var glm = &Format{
 	name: "glm45", marks: []string{"<tool_call>"},
 	before: "<tool_call>", nameEnds: " \t\r\n<", after: "</tool_call>", between: "\n", xml: &glmXML,
 	detect: []string{"<tool_call>", "<arg_key>"},
 }
+
+// glmDense is the same without line breaks, as in GLM 4.7 and 5.
+var glmDense = func() *Format {
+	f := *glm
+	f.variant, f.between, f.detect = true, "\v", []string{"<tool_call>", "</arg_key><arg_value>"}
+	return &f
+}()
 
 // minimax is that of MiniMax M2 (its template).
 var minimax = &Format{
@@ -67,13 +72,22 @@ var minimax = &Format{
 	detect: []string{"<minimax:tool_call>", "<invoke name="},
 }
 
-// deepseekV32 is that of DeepSeek V3.2 and V4 (their templates), whose tags have a mark in them.
+// deepseekV32 is that of DeepSeek V3.2 (its template), whose tags have a mark in them.
 var deepseekV32 = &Format{
 	name: "deepseek_v32", marks: []string{"<｜DSML｜function_calls>"},
 	section: "<｜DSML｜function_calls>\n", sectionEnd: "\n</｜DSML｜function_calls>",
 	before: `<｜DSML｜invoke name="`, colon: "\">\n", after: "</｜DSML｜invoke>", between: "\n", xml: &deepseekXML,
 	detect: []string{"｜DSML｜", "function_calls>"},
 }
+
+// deepseekV4 is that of DeepSeek V4 (its template): the section has another name.
+var deepseekV4 = func() *Format {
+	f := *deepseekV32
+	f.name, f.marks = "deepseek_v4", []string{"<｜DSML｜tool_calls>"}
+	f.section, f.sectionEnd = "<｜DSML｜tool_calls>\n", "\n</｜DSML｜tool_calls>"
+	f.detect = []string{"｜DSML｜", "｜DSML｜tool_calls>|||'tool_calls>|||\"tool_calls>"}
+	return &f
+}()
 
 // deepseekV31 is that of DeepSeek V3.1 (its template).
 var deepseekV31 = &Format{
@@ -132,12 +146,13 @@ var mistralIDs = func() *Format {
 	return &f
 }()
 
-// mistralOld is that of the models before, from Mistral 7B 0.3 to Nemo: a list of objects.
+// mistralOld is that of the models before, from Mistral 7B 0.3 to Nemo: a list of objects, which
+// may have an identifier behind the arguments.
 var mistralOld = &Format{
 	name: "mistral", variant: true, marks: []string{"[TOOL_CALLS]"},
 	section: "[TOOL_CALLS]\v[", sectionEnd: "\v]",
 	before: "\v", after: "\v", between: "\v, ",
-	object: true, nameKey: "name", argumentsKey: "arguments", id: mistralID,
+	object: true, nameKey: "name", argumentsKey: "arguments", pattern: `(?:, "id": "[a-zA-Z0-9]{9}")?`, id: mistralID,
 	also: []*Format{
 		{before: "[TOOL_CALLS]\v", colon: "[ARGS]\v", cleanName: mistralName},
 		{before: "[TOOL_CALLS]\v", nameEnds: "{", cleanName: mistralName},
@@ -174,7 +189,7 @@ var granite = &Format{
 // granite20b is that of Granite 20B for functions (granite_20b_fc_tool_parser.py).
 var granite20b = &Format{
 	name: "granite-20b-fc", marks: []string{"<function_call>"},
-	before: "<function_call> ", between: "\v", object: true, nameKey: "name", argumentsKey: "arguments",
+	before: "<function_call> ", between: "\n", object: true, nameKey: "name", argumentsKey: "arguments",
 	detect: []string{"<function_call>"},
 }
 

@@ -65,7 +65,7 @@ type Format struct {
 	// chained says that calls stand alone, but with something between them.
 	chained bool
 	// prefix precedes the name, and infix follows it, with what matches pattern: an identifier of
-	// the call. cleanName takes them away.
+	// the call. cleanName takes them away. In an object, pattern is what follows the arguments.
 	prefix, infix, pattern string
 	// channels says that the output is a sequence of messages with headers (harmony.go).
 	channels bool

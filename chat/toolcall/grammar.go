@@ -129,7 +129,7 @@ func (f *Format) unmarked(triggers []string, calls []node, tools []Tool, paralle
 }
 
 // lineBreaks are what models write between their thoughts and a call.
-var lineBreaks = node{"type": "regex", "pattern": `\n{0,2}`}
+var lineBreaks = node{"type": "regex", "pattern": `\n{0,3}`}
 
 func sequence(elements ...any) node { return node{"type": "sequence", "elements": elements} }
 
@@ -161,6 +161,9 @@ func (f *Format) call(tool Tool) (node, error) {
 	if f.object {
 		name := string(jsontext.AppendString(nil, tool.Name))
 		begin := f.before + `{"` + f.nameKey + `": ` + name + `, "` + f.argumentsKey + `": `
+		if f.pattern != "" {
+			return tag(begin, sequence(arguments, node{"type": "regex", "pattern": f.pattern}), "}"+f.after), nil
+		}
 		return tag(begin, arguments, "}"+f.after), nil
 	}
 	if f.python != nil && !calledName(tool.Name) {
@@ -177,6 +180,9 @@ func (f *Format) call(tool Tool) (node, error) {
 	}
 	if f.python != nil {
 		arguments["style"] = f.python.grammar
+		if f.python.sorted {
+			arguments["json_schema"] = jsontext.RawMessage(sortedProperties(nil, jsontext.Value(schema)))
+		}
 		return tag(f.before+tool.Name+f.colon, arguments, f.python.end+f.after), nil
 	}
 	if f.infix != "" {

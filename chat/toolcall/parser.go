@@ -28,6 +28,7 @@ type Parser struct {
 	held   []byte // of the text: what may become a call, with the white space before it
 	joined []byte // held and the piece after it
 	deltas []Delta
+	made   []byte // of the deltas: what is not a part of the text
 
 	calls   int  // that have begun
 	wrote   bool // there has been content
@@ -76,7 +77,7 @@ func (f *Format) Split(text []byte, tools []Tool) (content []byte, calls []Call)
 // Next takes the next piece of the output and returns what is certain now; with last, that is
 // all the rest. The result is valid until text changes or Next is called again.
 func (p *Parser) Next(text []byte, last bool) []Delta {
-	p.deltas = p.deltas[:0]
+	p.deltas, p.made = p.deltas[:0], p.made[:0]
 	if len(p.held) > 0 {
 		p.joined = append(append(p.joined[:0], p.held...), text...)
 		text, p.held = p.joined, p.held[:0]
@@ -206,6 +207,13 @@ func (p *Parser) begin(h head, text []byte) (rest []byte) {
 	}
 	p.deltas = append(p.deltas, d)
 	return text[h.n:]
+}
+
+// keep copies bytes that are valid until Next is called again.
+func (p *Parser) keep(b []byte) []byte {
+	n := len(p.made)
+	p.made = append(p.made, b...)
+	return p.made[n:len(p.made):len(p.made)]
 }
 
 // argument returns a piece of the arguments.

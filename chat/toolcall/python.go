@@ -31,11 +31,12 @@ type pythonStyle struct {
 	open    byte   // '(' if the arguments are those of a call, '{' if they are as in a dict
 	end     string // what follows the arguments
 	quote   string // what is around strings without escapes; "": only quotes are
+	sorted  bool   // arguments, and the keys of dicts, are in alphabetical order
 }
 
 var (
 	inPython = pythonStyle{grammar: "python", open: '(', end: ")"}
-	inGemma  = pythonStyle{grammar: "gemma", open: '{', end: "}", quote: `<|"|>`}
+	inGemma  = pythonStyle{grammar: "gemma", open: '{', end: "}", quote: `<|"|>`, sorted: true}
 )
 
 // pythonReader is the state within the arguments of such a call.
@@ -106,7 +107,7 @@ func (p *Parser) pythonArguments(text []byte, last bool) (rest []byte, more bool
 	r.out = r.out[:0]
 	for i := 0; i < len(text); i++ {
 		if r.next(text[i]); len(r.open) == 0 {
-			p.argument(bytes.Clone(r.out), true)
+			p.argument(p.keep(r.out), true)
 			p.state = inEnd
 			return text[i+1:], true
 		}
@@ -115,7 +116,7 @@ func (p *Parser) pythonArguments(text []byte, last bool) (rest []byte, more bool
 		r.cut()
 	}
 	if len(r.out) > 0 {
-		p.argument(bytes.Clone(r.out), false)
+		p.argument(p.keep(r.out), false)
 	}
 	return nil, false
 }
@@ -524,4 +525,29 @@ func nameByte(b byte) bool {
 // calledName reports whether called reads this name.
 func calledName(name string) bool {
 	return name != "" && len(name) <= longestName && !strings.ContainsFunc(name, func(r rune) bool { return r >= 0x80 || !nameByte(byte(r)) })
+}
+
+// pythonLiteral makes JSON of a list or a dict as Python prints it, which some templates make of
+// arguments.
+func pythonLiteral(text []byte) (v jsontext.Value, ok bool) {
+	text = bytes.Trim(text, blanks)
+	if len(text) < 2 || text[0] != '[' && text[0] != '{' {
+		return nil, false
+	}
+	r := pythonReader{style: &inPython, open: []bracket{{kind: '('}}}
+	const name = "v="
+	for _, part := range [][]byte{[]byte(name), text, []byte(")")} {
+		for _, b := range part {
+			if len(r.open) == 0 {
+				return nil, false
+			}
+			r.next(b)
+		}
+	}
+	out, found := bytes.CutPrefix(r.out, []byte(`"v": `))
+	out, ended := bytes.CutSuffix(out, []byte("}"))
+	if !found || !ended || len(r.open) > 0 || jsontext.Check(out, 256) != nil {
+		return nil, false
+	}
+	return jsontext.Value(out), true
 }

@@ -2,6 +2,8 @@ package toolcall
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -356,4 +358,57 @@ func equal(a, b jsontext.Value) bool {
 	x, err := jsontext.Compact(a, 256)
 	y, err2 := jsontext.Compact(b, 256)
 	return err == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// sortedProperties appends a schema whose properties, and those within them, are in alphabetical
+// order, in which a grammar writes them then. Case is told apart only where nothing else differs.
+func sortedProperties(dst []byte, v jsontext.Value) []byte {
+	v = jsontext.Trim(v)
+	switch v.Kind() {
+	case jsontext.Object:
+		return sortedMembers(dst, v, false)
+	case jsontext.Array:
+		dst = append(dst, '[')
+		for i, element := range v.Elements() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = sortedProperties(dst, element)
+		}
+		return append(dst, ']')
+	}
+	return append(dst, v...)
+}
+
+// sortedMembers appends an object, and with sort its members in alphabetical order.
+func sortedMembers(dst []byte, v jsontext.Value, sort bool) []byte {
+	type member struct {
+		name  string
+		value jsontext.Value
+	}
+	var all []member
+	for name, value := range v.Members() {
+		all = append(all, member{string(name), value})
+	}
+	if sort {
+		slices.SortStableFunc(all, func(a, b member) int {
+			return cmp.Or(cmp.Compare(strings.ToLower(a.name), strings.ToLower(b.name)), cmp.Compare(a.name, b.name))
+		})
+	}
+	dst = append(dst, '{')
+	for i, m := range all {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(jsontext.AppendString(dst, m.name), ':')
+		switch {
+		case !sort && (m.name == "enum" || m.name == "const" || m.name == "default"): // values, not schemas
+			dst = append(dst, m.value...)
+		case !sort && m.name == "properties" && jsontext.Trim(m.value).Kind() == jsontext.Object:
+			dst = sortedMembers(dst, jsontext.Trim(m.value), true)
+		default:
+			dst = sortedProperties(dst, m.value)
+		}
+	}
+	return append(dst, '}')
 }

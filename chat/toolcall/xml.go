@@ -88,7 +88,7 @@ func (p *Parser) parameters(text []byte, last bool) (rest []byte, more bool) {
 	if x.text {
 		x.out = append(x.out, '"')
 	}
-	p.argument(bytes.Clone(x.out), false)
+	p.argument(p.keep(x.out), false)
 	p.state = inValue
 	return text[c.i:], true
 }
@@ -146,7 +146,7 @@ func (p *Parser) value(text []byte, last bool) (rest []byte, more bool) {
 			p.argument(x.convert(style), false)
 			p.state = inParameters
 		} else if last && len(x.value) > 0 {
-			p.argument(bytes.Clone(x.value), false)
+			p.argument(p.keep(x.value), false)
 		}
 		return rest, whole
 	}
@@ -170,7 +170,7 @@ func (p *Parser) value(text []byte, last bool) (rest []byte, more bool) {
 		p.state = inParameters
 	}
 	if len(x.out) > 0 {
-		p.argument(bytes.Clone(x.out), false)
+		p.argument(p.keep(x.out), false)
 	}
 	return rest, whole
 }
@@ -208,6 +208,9 @@ func (x *xmlReader) convert(style *xmlStyle) []byte {
 	v, ok := asJSON(text)
 	if ok && (style.typed || x.schema.obeys(v, 0) == yes || x.schema.obeys(quoted, 0) == not) {
 		return bytes.Clone(v)
+	}
+	if v, is := pythonLiteral(text); is && !ok && x.schema.obeys(v, 0) == yes && x.schema.obeys(quoted, 0) == not {
+		return v
 	}
 	return quoted
 }

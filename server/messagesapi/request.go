@@ -218,9 +218,9 @@ func (q *request) decodeOutput() (err error) {
 		}
 	}
 	switch q.effort {
-	case "", "low", "medium", "high", "xhigh", "max":
+	case "", "none", "minimal", "low", "medium", "high", "xhigh", "max":
 	default:
-		return jsonfields.Bad("output_config.effort", "must be \"low\", \"medium\", \"high\", \"xhigh\" or \"max\", got %q", jsonfields.Clip(q.effort))
+		return jsonfields.Bad("output_config.effort", "must be \"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\", got %q", jsonfields.Clip(q.effort))
 	}
 	if format == nil {
 		return nil

@@ -81,6 +81,8 @@ func TestTranslate(t *testing.T) {
 		{"M-21", `"temperature":0.5,"top_p":0.9,"top_k":5,"stop_sequences":["A","B"],"stream":true`, hi + `,"max_tokens":10,"stream":true,"temperature":0.5,"top_p":0.9,"top_k":5,"stop":["A","B"]`},
 		{"M-22 as many as the answer", `"max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":32000}`, hi + `,"max_tokens":1000,"chat_template_kwargs":{"enable_thinking":true,"thinking":true},"thinking_token_budget":1000`},
 		{"M-22 adaptive", `"thinking":{"type":"adaptive","display":"omitted"},"output_config":{"effort":"xhigh"}`, hi + `,"max_tokens":10,"chat_template_kwargs":{"enable_thinking":true,"thinking":true},"reasoning_effort":"xhigh"`},
+		{"M-22 none", `"output_config":{"effort":"none"}`, hi + `,"max_tokens":10,"reasoning_effort":"none"`},
+		{"M-22 minimal", `"output_config":{"effort":"minimal"}`, hi + `,"max_tokens":10,"reasoning_effort":"minimal"`},
 		{"M-22 disabled", `"thinking":{"type":"disabled"},"output_config":{"effort":"low"}`, hi + `,"max_tokens":10,"reasoning_effort":"none"`},
 		{"M-23", `"output_config":{"format":{"type":"json_schema","schema":{"type":"object"}}}`, hi + `,"max_tokens":10,"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}}`},
 		{"M-23 as it was before", `"output_format":{"type":"json_schema","schema":{"type":"object"}}`, hi + `,"max_tokens":10,"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}}`},

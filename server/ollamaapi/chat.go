@@ -183,10 +183,12 @@ func (q *request) appendThink(dst []byte) ([]byte, error) {
 		}
 	case jsontext.String:
 		switch s := v.Text(); s {
-		case "low", "medium", "high", "max":
+		case "none":
+			return append(dst, `,"reasoning_effort":"none"`...), nil
+		case "minimal", "low", "medium", "high", "xhigh", "max":
 			dst = api.AppendString(append(dst, `,"reasoning_effort":`...), s)
 		default:
-			return nil, jsonfields.Bad("think", "must be true, false, \"low\", \"medium\", \"high\" or \"max\", got %q", jsonfields.Clip(s))
+			return nil, jsonfields.Bad("think", "must be true, false, \"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\", got %q", jsonfields.Clip(s))
 		}
 	default:
 		return nil, jsonfields.WrongType("think", "a boolean or a string", v)
