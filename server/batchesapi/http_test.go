@@ -480,6 +480,9 @@ func TestB11Restart(t *testing.T) {
 	if got := results(t, again, done["output_file_id"]); fmt.Sprint(got) != fmt.Sprint(want) || fmt.Sprint(done["request_counts"]) != "map[completed:40 failed:0 total:40]" {
 		t.Errorf("%v %v", got, done)
 	}
+	if u := get(t, again, 200, "GET", "/usage", ""); strings.Contains(fmt.Sprint(u), "requests:40") {
+		t.Errorf("all was computed again: %v", u)
+	}
 }
 
 // TestB13Kept: files and ended batches are deleted when they are too old.
