@@ -91,9 +91,10 @@ weave-difference: build ## generated requests to weir and to the server in Weave
 clients-art: build ## versions of OpenPipe ART's client against a running weir (needs Python; CLIENTS='--version 0.5.18')
 	$(PYTHON) tools/weaveclients/run.py --only openpipe-art $(CLIENTS)
 
+# npm ci refuses a lock file without the programs for systems that the registry it was made with lacks, so npm install.
 clients-agents: build ## Codex CLI, Claude Code, opencode, Qwen Code, Copilot CLI and aider each hold loops of calls against a running weir, without a network (needs Linux, Node 20, npm and Python; AGENTS='--only claude')
 	$(PYTHON) -m venv build/agents && build/agents/bin/pip install -q --disable-pip-version-check -r tools/agents/requirements.txt
-	cd tools/agents && npm ci --no-audit --no-fund --ignore-scripts && npm rebuild @anthropic-ai/claude-code opencode-ai
+	cd tools/agents && npm install --no-save --no-audit --no-fund --ignore-scripts && npm rebuild @anthropic-ai/claude-code opencode-ai
 	$(PYTHON) tools/agents/run.py --weir ./weir --programs tools/agents/node_modules/.bin,build/agents/bin $(AGENTS)
 
 browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')

@@ -33,54 +33,65 @@ func inTool(grammar string) string {
 	return `{"type":"object","properties":{"input":{"type":"string","x-grammar":` + string(jsontext.AppendString(nil, grammar)) + `}},"required":["input"],"additionalProperties":false}`
 }
 
-// TestGrammarInString: a string in JSON satisfies a grammar, which reads what the string says, and
-// not how it is written.
+// inStringCase has texts that a grammar takes, texts that it does not, and arguments that are refused as they are written.
+type inStringCase struct {
+	grammar            string
+	yes, no, unwritten []string
+}
+
+var inStringCases = []inStringCase{
+	{changes, []string{
+		"== Changes ==\nNew: a \"b\".go\n+\tif x == '\\n' {\n+é\n== End ==", "== Changes ==\nGone: C:\\x\n== End ==\n",
+		"== Changes ==\nEdit: a\nTo: b\n@\n@ func\n+x\n-\n <eof>\n<eof>\nGone: x\n== End ==",
+	}, []string{"", "== Changes ==\n== End ==", "== Changes ==\nNew: a\n== End ==", "== Changes ==\nGone: x\n== End ==\n\n", "== Changes ==\nGone: x\n* y\n== End =="},
+		[]string{"{\"input\":\"== Changes ==\nGone: x\n== End ==\"}", `{"input":"== Changes ==\u000aGone: x\n== End =="}`}},
+	{`start: "\"" /[^"\\]*/ "\"" | "\\" A | "a" "\t"` + "\nA: /[a-c]+/ & ~/.*bb.*/", []string{`"x"`, `\abc`, "a\t", "\"\x01\u2028\""}, []string{`"x`, `"\"`, `\bb`, `\`, "a\\t"}, []string{`{"input":"\a"}`}},
+	{"start: %regex {\"substring_chunks\": [\"a\\n\", \"\\\"b\\\"\", \"c\"]}", []string{"a\n\"b\"", "\"b\"c", ""}, []string{"ac", "b"}, nil},
+}
+
+// TestGrammarInString: a string satisfies a grammar, which reads what the string says, and not how it
+// is written.
 func TestGrammarInString(t *testing.T) {
-	object := func(input string) string { return `{"input":` + string(jsontext.AppendString(nil, input)) + `}` }
-	for _, c := range []struct {
-		grammar   string
-		yes, no   []string
-		unwritten []string // that are refused as they are written
+	quoted := func(input string) string { return string(jsontext.AppendString(nil, input)) }
+	styled := func(style string) func(string) Spec {
+		return func(grammar string) Spec {
+			return tag(`{"format":{"type":"tag","begin":"<","content":{"type":"json_schema","style":"` + style + `","json_schema":` + inTool(grammar) + `},"end":">"}}`)
+		}
+	}
+	object := func(input string) string { return `{"input":` + quoted(input) + `}` }
+	for name, form := range map[string]struct {
+		spec  func(grammar string) Spec
+		write func(input string) string
 	}{
-		{changes, []string{
-			"== Changes ==\nNew: a \"b\".go\n+\tif x == '\\n' {\n+é\n== End ==", "== Changes ==\nGone: C:\\x\n== End ==\n",
-			"== Changes ==\nEdit: a\nTo: b\n@\n@ func\n+x\n-\n <eof>\n<eof>\nGone: x\n== End ==",
-		}, []string{"", "== Changes ==\n== End ==", "== Changes ==\nNew: a\n== End ==", "== Changes ==\nGone: x\n== End ==\n\n", "== Changes ==\nGone: x\n* y\n== End =="},
-			[]string{"{\"input\":\"== Changes ==\nGone: x\n== End ==\"}", `{"input":"== Changes ==\u000aGone: x\n== End =="}`}},
-		{`start: "\"" /[^"\\]*/ "\"" | "\\" A | "a" "\t"` + "\nA: /[a-c]+/ & ~/.*bb.*/", []string{`"x"`, `\abc`, "a\t", "\"\x01\u2028\""}, []string{`"x`, `"\"`, `\bb`, `\`, "a\\t"}, []string{`{"input":"\a"}`}},
-		{"start: %regex {\"substring_chunks\": [\"a\\n\", \"\\\"b\\\"\", \"c\"]}", []string{"a\n\"b\"", "\"b\"c", ""}, []string{"ac", "b"}, nil},
+		"a schema": {func(grammar string) Spec { return schema(inTool(grammar)) }, object},
+		"a tag": {func(grammar string) Spec {
+			return tag(`{"format":{"type":"json_schema","json_schema":` + inTool(grammar) + `}}`)
+		}, object},
+		"qwen_xml": {styled("qwen_xml"), func(input string) string { return "<<parameter=input>\n" + input + "\n</parameter>>" }},
+		"gemma":    {styled("gemma"), func(input string) string { return `<input:<|"|>` + input + `<|"|>>` }},
+		"python":   {styled("python"), func(input string) string { return `<input=` + quoted(input) + `>` }},
 	} {
-		for _, spell := range []Spec{schema(inTool(c.grammar)), tag(`{"format":{"type":"json_schema","json_schema":` + inTool(c.grammar) + `}}`)} {
-			g := mustCompile(t, spell, testVocabulary)
-			for _, text := range c.yes {
-				if !g.accepts(object(text)) {
-					t.Errorf("%q is refused as %s", text, object(text))
-				}
-			}
-			for _, text := range c.no {
-				if g.accepts(object(text)) {
-					t.Errorf("%q is taken", text)
-				}
-			}
-			for _, text := range c.unwritten {
-				if g.accepts(text) {
-					t.Errorf("%s is taken", text)
-				}
+		for _, c := range inStringCases {
+			c.check(t, name, mustCompile(t, form.spec(c.grammar), testVocabulary), form.write)
+		}
+	}
+	for _, c := range inStringCases {
+		g := mustCompile(t, schema(inTool(c.grammar)), testVocabulary)
+		for _, text := range c.unwritten {
+			if g.accepts(text) {
+				t.Errorf("%s is taken", text)
 			}
 		}
-		qwen := mustCompile(t, tag(`{"format":{"type":"tag","begin":"<","content":{"type":"json_schema","style":"qwen_xml","json_schema":`+inTool(c.grammar)+`},"end":">"}}`), testVocabulary)
-		gemma := mustCompile(t, tag(`{"format":{"type":"tag","begin":"<","content":{"type":"json_schema","style":"gemma","json_schema":`+inTool(c.grammar)+`},"end":">"}}`), testVocabulary)
-		python := mustCompile(t, tag(`{"format":{"type":"tag","begin":"<","content":{"type":"json_schema","style":"python","json_schema":`+inTool(c.grammar)+`},"end":">"}}`), testVocabulary)
-		for i, text := range append(c.yes[:len(c.yes):len(c.yes)], c.no...) {
-			want := i < len(c.yes)
-			if got := qwen.accepts("<<parameter=input>\n" + text + "\n</parameter>>"); got != want {
-				t.Errorf("in XML %q is taken: %t", text, got)
-			}
-			if got := gemma.accepts(`<input:<|"|>` + text + `<|"|>>`); got != want {
-				t.Errorf("in Gemma's form %q is taken: %t", text, got)
-			}
-			if got := python.accepts(`<input=` + string(jsontext.AppendString(nil, text)) + `>`); got != want {
-				t.Errorf("in Python %q is taken: %t", text, got)
+	}
+}
+
+// check compares what a grammar of a form takes with what it should.
+func (c *inStringCase) check(t *testing.T, form string, g *Grammar, write func(input string) string) {
+	t.Helper()
+	for want, texts := range map[bool][]string{true: c.yes, false: c.no} {
+		for _, text := range texts {
+			if got := g.accepts(write(text)); got != want {
+				t.Errorf("%s: %q is taken: %t", form, text, got)
 			}
 		}
 	}
@@ -91,33 +102,10 @@ func TestGrammarInString(t *testing.T) {
 func TestGrammarInStringRandom(t *testing.T) {
 	g := mustCompile(t, schema(inTool(changes)), testVocabulary)
 	plain := mustCompile(t, notation(changes), testVocabulary)
-	mask, want := make([]uint32, (testVocabulary.size+31)/32), make([]uint32, (testVocabulary.size+31)/32)
 	whole := 0
 	for seed := range uint64(40) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		m := g.NewMatcher()
-		var text []byte
-		for len(text) < 400 && !m.Done() {
-			if err := m.Fill(mask); err != nil {
-				t.Fatal(err)
-			}
-			referenceMask(m, want)
-			if d := maskDifference(testVocabulary, mask, want); d != "" {
-				t.Fatalf("after %q: %s", text, d)
-			}
-			tok := randomLegal(rng, mask, testVocabulary.size)
-			// A random text hardly ever ends a line.
-			if n := int32('\\'); rng.IntN(3) == 0 && legal(mask, n) {
-				tok = n
-			} else if n := int32('n'); bytes.HasSuffix(text, []byte(`\`)) && legal(mask, n) && rng.IntN(2) == 0 {
-				tok = n
-			}
-			if tok < 0 || !m.Accept(tok) {
-				t.Fatalf("after %q: %d", text, tok)
-			}
-			text = append(text, byte(tok))
-		}
-		if !m.Done() {
+		text, done := drawLines(t, g, rand.New(rand.NewPCG(seed, 1)))
+		if !done {
 			continue
 		}
 		whole++
@@ -131,6 +119,33 @@ func TestGrammarInStringRandom(t *testing.T) {
 	if whole < 5 {
 		t.Errorf("only %d texts have ended", whole)
 	}
+}
+
+// drawLines draws a text at random, in which lines end more often than by chance, and reports whether it has ended.
+func drawLines(t *testing.T, g *Grammar, rng *rand.Rand) (text []byte, done bool) {
+	t.Helper()
+	mask, want := make([]uint32, (testVocabulary.size+31)/32), make([]uint32, (testVocabulary.size+31)/32)
+	m := g.NewMatcher()
+	for len(text) < 400 && !m.Done() {
+		if err := m.Fill(mask); err != nil {
+			t.Fatal(err)
+		}
+		referenceMask(m, want)
+		if d := maskDifference(testVocabulary, mask, want); d != "" {
+			t.Fatalf("after %q: %s", text, d)
+		}
+		tok := randomLegal(rng, mask, testVocabulary.size)
+		if n := int32('\\'); rng.IntN(3) == 0 && legal(mask, n) {
+			tok = n
+		} else if n := int32('n'); bytes.HasSuffix(text, []byte(`\`)) && legal(mask, n) && rng.IntN(2) == 0 {
+			tok = n
+		}
+		if tok < 0 || !m.Accept(tok) {
+			t.Fatalf("after %q: %d", text, tok)
+		}
+		text = append(text, byte(tok))
+	}
+	return text, m.Done()
 }
 
 // TestGrammarInStringRefused: what cannot be kept is refused, with the place.

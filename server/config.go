@@ -11,6 +11,7 @@ import (
 	"weir/internal/memory"
 	"weir/objects"
 	"weir/queues"
+	"weir/server/batchesapi"
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/responsesapi"
@@ -34,6 +35,10 @@ type Config struct {
 	Responses *responsesapi.Store
 	// Background bounds the responses that are computed in the background.
 	Background responsesapi.Background
+
+	// Batches keeps what is below /v1/files and /v1/batches; nil: there are no such paths. Whoever
+	// opened its database closes it, after Shutdown.
+	Batches *batchesapi.Store
 
 	// Functions says where functions are, and which of those that are not there
 	// unless asked for.

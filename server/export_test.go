@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weir/metrics"
+	"weir/server/batchesapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/responsesapi"
@@ -39,6 +40,12 @@ func (s *Server) AllRoutes() map[string]transport.Route {
 		list := strings.Split(methods, ", ")
 		slices.Sort(list)
 		all[responsesapi.Path+path] = transport.Route{Methods: strings.Join(list, " ")}
+	}
+	for _, path := range []string{batchesapi.FilesPath, batchesapi.FilesPath + "/{id}", batchesapi.FilesPath + "/{id}/content", batchesapi.BatchesPath, batchesapi.BatchesPath + "/{id}", batchesapi.BatchesPath + "/{id}/cancel"} {
+		_, methods, _ := s.batches.Find(path)
+		list := strings.Split(methods, ", ")
+		slices.Sort(list)
+		all[path] = transport.Route{Methods: strings.Join(list, " ")}
 	}
 	names := strings.NewReplacer("/models/*", "/models/{model_id}", "/logs/*", "/logs/{log_id}", "/trajectories/*/*/*", "/trajectories/{log_id}/{g}/{t}", "/training-jobs/*", "/training-jobs/{job_id}")
 	for path, methods := range trajectoryapi.New(trajectoryapi.Config{}, s.http, nil, nil).Routes() {

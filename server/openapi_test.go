@@ -14,6 +14,7 @@ import (
 	"weir/feedback"
 	"weir/pooling"
 	"weir/server"
+	"weir/server/batchesapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/responsesapi"
@@ -112,6 +113,7 @@ func newDocumented(t *testing.T) (*testServer, *document) {
 	recording, _ := servertest.NewRecording(t, func(s *servertest.Setup) {
 		s.Config.Feedback = feedback.New(servertest.NewDB(t), feedback.DefaultConfig())
 		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true}
+		s.Config.Batches = batchesapi.NewStore(servertest.NewDB(t), 0, 0)
 	})
 	h := &testServer{recording}
 	return h, h.document(t)

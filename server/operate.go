@@ -65,6 +65,9 @@ func (s *Server) stores() map[string]func() metrics.Store {
 	if r := s.cfg.Responses; r != nil {
 		add("responses", r.StoreStats)
 	}
+	if b := s.cfg.Batches; b != nil {
+		add("batches", b.StoreStats)
+	}
 	return list
 }
 

@@ -93,6 +93,11 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 	if name, methods, serve := s.responses.Find(path); serve != nil {
 		return route{methods: methods, serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true
 	}
+	if s.batches != nil {
+		if name, methods, serve := s.batches.Find(path); serve != nil {
+			return route{methods: methods, serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true
+		}
+	}
 	if strings.HasPrefix(path, metricsPath) {
 		return routes[metricsPath], metricsPath, true
 	}

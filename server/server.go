@@ -13,6 +13,7 @@ import (
 	"weir/metrics"
 	"weir/objects"
 	"weir/queues"
+	"weir/server/batchesapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/messagesapi"
@@ -40,8 +41,9 @@ type Server struct {
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
 	responses    *responsesapi.Handlers
-	recorder     *recording.Recorder // nil: nothing is recorded
-	linker       *recording.Linker   // nil: feedback sets no rewards
+	batches      *batchesapi.Handlers // nil: there are none
+	recorder     *recording.Recorder  // nil: nothing is recorded
+	linker       *recording.Linker    // nil: feedback sets no rewards
 
 	unknown      sync.Map // members of feedback that were in the log
 	unknownCount atomic.Int64
@@ -80,6 +82,11 @@ func New(cfg Config) (*Server, error) {
 		Service: s.openai, Store: s.cfg.Responses, Limits: s.cfg.Answers.Limits, Now: s.http.Now, Log: s.log, HTTP: s.http, Heartbeat: s.cfg.Answers.Heartbeat,
 		Background: s.cfg.Background,
 	})
+	if b := s.cfg.Batches; b != nil {
+		s.batches = batchesapi.New(batchesapi.Config{
+			Store: b, Do: s.http.Do, InFlight: s.batchRequests, MaxFile: s.cfg.MaxBody, Draining: s.http.Draining, Now: s.http.Now, Log: s.log,
+		})
+	}
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.ollama = ollamaapi.New(s.openai, s.http.Now)
 	s.http.Turns().RestWhile(s.openai.Computing)
@@ -112,6 +119,9 @@ func (s *Server) surfaces() {
 		}
 		if r := s.cfg.Responses; r != nil {
 			cfg.EraseResponses = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseResponses(ctx, r, e) }
+		}
+		if b := s.cfg.Batches; b != nil {
+			cfg.EraseBatches = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseBatches(ctx, b, e) }
 		}
 		s.feedback = feedbackapi.New(cfg)
 	}
@@ -177,8 +187,20 @@ func (s *Server) SetModel(m *openai.Model) error {
 	err := s.openai.SetModel(m)
 	if err == nil {
 		s.responses.Start()
+		if s.batches != nil {
+			s.batches.Begin()
+		}
 	}
 	return err
+}
+
+// batchRequests is how many requests of a batch are computed at a time: so many that steps are full.
+func (s *Server) batchRequests() int {
+	m, err := s.openai.Serving()
+	if err != nil {
+		return 1
+	}
+	return m.Engine.Spec().MaxSeqs
 }
 
 // progress is what is still to be done until there is a model.
@@ -205,6 +227,9 @@ func (s *Server) Fail(err error) { s.openai.Fail(err) }
 // returns when all have. When ctx ends first they are ended with an error, and
 // ctx's error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
+	if s.batches != nil {
+		s.batches.Close() // they go on after the next start
+	}
 	s.responses.Close() // what is computed in the background goes on after the next start
 	err := s.http.Shutdown(ctx)
 	s.openai.Close()
@@ -240,4 +265,18 @@ func eraseResponses(ctx context.Context, r *responsesapi.Store, e *feedback.Eras
 		before = 1
 	}
 	return r.Erase(ctx, &responsesapi.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: before})
+}
+
+// eraseBatches erases the files and batches that an erasure of feedback is about. One that names a call is
+// about none.
+func eraseBatches(ctx context.Context, b *batchesapi.Store, e *feedback.Erasure) (int, error) {
+	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+	if len(named.Refs) > 0 {
+		return 0, nil
+	}
+	before := named.Before / 1_000_000 // which is in microseconds
+	if named.Before != 0 && before == 0 {
+		before = 1
+	}
+	return b.Erase(ctx, &batchesapi.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: before})
 }

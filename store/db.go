@@ -183,6 +183,10 @@ func Open(cfg Config) (*DB, error) {
 	return d, nil
 }
 
+// Used reports whether the database is open or is being opened. With Config.Lazy one that holds nothing
+// and was not needed yet is not.
+func (d *DB) Used() bool { return d.begun.Load() }
+
 // Ready is closed once the database has been opened.
 func (d *DB) Ready() <-chan struct{} { return d.ready }
 

@@ -23,7 +23,7 @@ func words(candidates []string) string {
 // TestCompletions: what may stand in place of the last word of a command line.
 func TestCompletions(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                                      "serve chat inspect pull list rm bench store health gpu-check completion man version help",
+		"":                                      "serve chat batch inspect pull list rm bench store health gpu-check completion man version help",
 		"s":                                     "serve store",
 		"x":                                     "",
 		"bench ":                                "start serve chat engine store",
@@ -54,7 +54,7 @@ func TestCompletions(t *testing.T) {
 		"bench serve -- --quantization ":        "auto q8 q4 w8a8",
 		"completion ":                           "bash zsh fish",
 		"completion bash ":                      "",
-		"help ":                                 "serve chat inspect pull list rm bench store health gpu-check completion man version help",
+		"help ":                                 "serve chat batch inspect pull list rm bench store health gpu-check completion man version help",
 		"help bench e":                          "engine",
 		"version ":                              "",
 	} {

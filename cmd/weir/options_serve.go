@@ -10,6 +10,7 @@ import (
 
 	"weir/api"
 	"weir/server"
+	"weir/server/batchesapi"
 	"weir/server/responsesapi"
 	"weir/server/transport"
 )
@@ -192,11 +193,14 @@ type recordOptions struct {
 	projectQuota        size
 	responseQuota       size
 	responseDays        int
+	batchQuota          size
+	batchDays           int
 }
 
 func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	o.minFree, o.defaultDir = 256<<20, defaultDataDir(getenv)
 	o.responseQuota, o.responseDays = responsesapi.DefaultBytes, int(responsesapi.DefaultAge/(24*time.Hour))
+	o.batchQuota, o.batchDays = batchesapi.DefaultBytes, int(batchesapi.DefaultAge/(24*time.Hour))
 	f.group("Stored records")
 	dataDirFlag(f, &o.dir, o.defaultDir, "`folder` for what is kept between runs: the counts of GET /usage, feedback and trajectories. Several servers may share the counts, but only one can have the rest. An empty name keeps nothing")
 	f.Var(&o.minFree, "min-free-disk", "free space on the disk of --data-dir below which nothing is written and writes are refused with 503")
@@ -206,6 +210,8 @@ func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	f.Var(&o.quota, "trajectory-quota", "most bytes of trajectories that a tenant may store, counted as they were sent, such as 100GiB; requests beyond it are refused with 413 until some are deleted (default: no limit)")
 	f.Var(&o.projectQuota, "project-quota", "most bytes of calls and of objects, tables and files that a project may have, such as 100GiB; requests beyond it are refused with 403 until some are deleted (default: no limit)")
 	f.Var(&o.responseQuota, "response-quota", "most bytes of responses of POST /v1/responses that a project keeps, such as 10GiB; beyond it the oldest are dropped; 0: no limit")
+	f.Var(&o.batchQuota, "batch-quota", "most bytes of files of POST /v1/files, and of the results of batches, that a project may have, such as 100GiB; files beyond it are refused with 400 until some are deleted; 0: no limit")
+	f.IntVar(&o.batchDays, "batch-retention", o.batchDays, "days after which files and batches are deleted; 0: they are kept")
 	f.IntVar(&o.responseDays, "response-retention", o.responseDays, "days after which responses of POST /v1/responses are deleted; 0: they are kept")
 }
 

@@ -15,6 +15,7 @@ import (
 	"weir/internal/quota"
 	"weir/objects"
 	"weir/queues"
+	"weir/server/batchesapi"
 	"weir/server/responsesapi"
 	"weir/store"
 	"weir/trajectory/archive"
@@ -27,6 +28,7 @@ const (
 	tracesName       = "traces"
 	trajectoriesName = "trajectories"
 	responsesName    = "responses"
+	batchesName      = "batches"
 )
 
 // Sizes of the files in the value logs. The answer to a batch of feedback is kept for its
@@ -35,9 +37,9 @@ const (
 var feedbackFileSize, trajectoryFileSize int64 = 128 << 20, 256 << 20
 
 // storeNames are all of them.
-var storeNames = []string{feedbackName, tracesName, trajectoriesName, responsesName}
+var storeNames = []string{feedbackName, tracesName, trajectoriesName, responsesName, batchesName}
 
-// records are the databases of a server: feedback; calls and objects; trajectories; and responses. Each
+// records are the databases of a server: feedback; calls and objects; trajectories; responses; and batches. Each
 // has a database of its own, so that compacting gigabytes of rollouts delays no feedback.
 type records struct {
 	dir string
@@ -56,6 +58,9 @@ type records struct {
 
 	responsesDB *store.DB
 	responses   *responsesapi.Store
+
+	batchesDB *store.DB
+	batches   *batchesapi.Store
 
 	admin      *admin // answers weir store; nil if it could not be started
 	stopUpkeep func() // stops the upkeep goroutine and waits for it
@@ -130,6 +135,11 @@ func startRecords(dir string, minFree uint64, most int64, rules retention, log *
 		return nil, errors.Join(err, r.Close())
 	}
 	r.responses = responsesapi.NewStore(r.responsesDB, rules.responseBytes, time.Duration(rules.responseDays)*24*time.Hour)
+	kept.Dir = filepath.Join(dir, batchesName)
+	if r.batchesDB, err = store.Start(kept); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	r.batches = batchesapi.NewStore(r.batchesDB, rules.batchBytes, time.Duration(rules.batchDays)*24*time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { r.upkeep(ctx, rules, log) })
@@ -163,6 +173,7 @@ func (r *records) upkeep(ctx context.Context, rules retention, log *slog.Logger)
 	case <-r.traces.Ready():
 	case <-r.trajectories.Ready():
 	case <-r.responsesDB.Ready():
+	case <-r.batchesDB.Ready():
 	}
 	var err error
 	if r.admin, err = startAdmin(r.dir, r); err != nil {
@@ -249,6 +260,9 @@ func (r *records) Close() error {
 	}
 	if r.responsesDB != nil {
 		err = errors.Join(err, r.responsesDB.Close())
+	}
+	if r.batchesDB != nil {
+		err = errors.Join(err, r.batchesDB.Close())
 	}
 	return err
 }

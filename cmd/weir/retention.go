@@ -19,6 +19,8 @@ type retention struct {
 
 	responseDays  int   // 0: for ever
 	responseBytes int64 // that a project may keep; 0: any number
+	batchDays     int   // the same of files and batches
+	batchBytes    int64
 }
 
 // feedbackRule keeps the feedback of some projects for a number of days.
@@ -62,6 +64,10 @@ func (o *recordOptions) retention() (rules retention, err error) {
 	if o.responseDays < 0 || o.responseDays > maxRetentionDays {
 		return rules, fmt.Errorf("--response-retention %d: want a number of days from 1 to %d, or 0 to keep responses for ever", o.responseDays, maxRetentionDays)
 	}
+	if o.batchDays < 0 || o.batchDays > maxRetentionDays {
+		return rules, fmt.Errorf("--batch-retention %d: want a number of days from 1 to %d, or 0 to keep files and batches for ever", o.batchDays, maxRetentionDays)
+	}
+	rules.batchDays, rules.batchBytes = o.batchDays, int64(o.batchQuota)
 	rules.responseDays, rules.responseBytes = o.responseDays, int64(o.responseQuota)
 	return rules, nil
 }
@@ -107,6 +113,7 @@ func (r *records) expire(ctx context.Context, rules retention, log *slog.Logger)
 		r.expireQueues(ctx, rules.feedback, log),
 		r.expireTrajectories(ctx, rules.trajectories, log),
 		r.expireResponses(ctx, log),
+		r.expireBatches(ctx, log),
 	)
 }
 
@@ -120,6 +127,18 @@ func (r *records) expireResponses(ctx context.Context, log *slog.Logger) error {
 	n, err := r.responses.Expire(ctx)
 	if n > 0 {
 		log.Info("deleted responses that were too old", "responses", n)
+	}
+	return err
+}
+
+// expireBatches deletes the files and batches that are too old.
+func (r *records) expireBatches(ctx context.Context, log *slog.Logger) error {
+	if !r.batchesDB.Used() {
+		return nil
+	}
+	n, err := r.batches.Expire(ctx, time.Now())
+	if n > 0 {
+		log.Info("deleted files and batches that were too old", "number", n)
 	}
 	return err
 }

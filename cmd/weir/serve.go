@@ -100,7 +100,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	cfg := o.serverConfig(log)
 	cfg.Memory = memory.requests
 	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device
-	cfg.Responses = stored.responses
+	cfg.Responses, cfg.Batches = stored.responses, stored.batches
 	cfg.Weave = server.Weave{Calls: stored.calls, Objects: stored.objects, Queues: stored.queues}
 	cfg.Feedback, cfg.Trajectories.Archive, cfg.Trajectories.Spool = stored.book, stored.archive, stored.spool
 	if s.http, err = server.New(cfg); err != nil {

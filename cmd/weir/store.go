@@ -233,7 +233,7 @@ func (t *storeTool) repair(w io.Writer) error {
 
 // mend makes the indexes of a database agree with the records that are left.
 func mend(name string, cfg store.Config) error {
-	if name == trajectoriesName || name == responsesName {
+	if name == trajectoriesName || name == responsesName || name == batchesName {
 		return nil // they have none
 	}
 	db, err := store.Open(cfg)

@@ -41,7 +41,7 @@ type namedStore struct {
 // open returns the databases of a running server.
 func (r *records) open() *openStores {
 	return &openStores{
-		dbs:  []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}, {responsesName, r.responsesDB}},
+		dbs:  []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}, {responsesName, r.responsesDB}, {batchesName, r.batchesDB}},
 		book: r.book, calls: r.calls, objects: r.objects, queues: r.queues, archive: r.archive, spool: r.spool,
 	}
 }
@@ -78,7 +78,7 @@ func (s *openStores) add(name string, cfg store.Config) error {
 	case tracesName:
 		s.calls, s.objects, s.queues = calls.New(db), objects.New(db), queues.New(db)
 		return nil
-	case responsesName:
+	case responsesName, batchesName:
 		return nil
 	}
 	s.archive, err = archive.New(db, cfg.Log)

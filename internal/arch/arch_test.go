@@ -223,8 +223,13 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer"},
+		mayNot: []string{"net/http"},
+	},
+	"server/batchesapi": {
+		may:    []string{"api", "auth", "batch", "internal/jsontext", "server/failure", "server/transport", "store"},
+		tests:  []string{"auth", "backend/sim", "feedback", "server/servertest", "store/storetest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {

@@ -23,7 +23,7 @@ var (
 	// interface have them, with the anchor in front of it.
 	numbered = regexp.MustCompile(`^(?:<a id="([^"]+)"></a>)?(\d+(?:\.\d+)*)\.? `)
 	anchor   = regexp.MustCompile(`<a id="([^"]+)"></a>`)
-	rule1    = regexp.MustCompile(`<a id="([cefmoprtw])-?(case-)?(\d+)"></a>(?:\*\*)?([CEFMOPRTW])([-#]?)(\d+)`)
+	rule1    = regexp.MustCompile(`<a id="([bcefmoprtw])-?(case-)?(\d+)"></a>(?:\*\*)?([BCEFMOPRTW])([-#]?)(\d+)`)
 	tag      = regexp.MustCompile(`<[^>]*>`)
 )
 

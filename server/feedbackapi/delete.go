@@ -69,7 +69,7 @@ func (h *Handlers) eraseOthers(ctx context.Context, e *feedback.Erasure) (member
 	for _, other := range []struct {
 		name  string
 		erase func(context.Context, *feedback.Erasure) (int, error)
-	}{{"calls", h.cfg.EraseCalls}, {"objects", h.cfg.EraseObjects}, {"annotation_queues", h.cfg.EraseQueues}, {"responses", h.cfg.EraseResponses}} {
+	}{{"calls", h.cfg.EraseCalls}, {"objects", h.cfg.EraseObjects}, {"annotation_queues", h.cfg.EraseQueues}, {"responses", h.cfg.EraseResponses}, {"batches", h.cfg.EraseBatches}} {
 		if other.erase == nil {
 			continue
 		}

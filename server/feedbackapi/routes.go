@@ -34,6 +34,8 @@ type Config struct {
 	EraseQueues func(context.Context, *feedback.Erasure) (int, error)
 	// EraseResponses does so with responses that are kept. nil: there are none.
 	EraseResponses func(context.Context, *feedback.Erasure) (int, error)
+	// EraseBatches does so with files and batches. nil: there are none.
+	EraseBatches func(context.Context, *feedback.Erasure) (int, error)
 }
 
 // Handlers answer the functions. They are safe for concurrent use.

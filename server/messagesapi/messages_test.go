@@ -238,7 +238,7 @@ func TestRoom(t *testing.T) {
 func TestToolLoop(t *testing.T) {
 	h := servertest.New(t, nil)
 	const tools = `"tools":[{"name":"add","input_schema":{"type":"object","properties":{"a":{"enum":[2,3]}},"required":["a"],"additionalProperties":false}}]`
-	for _, choice := range []string{`{"type":"any"}`, `{"type":"tool","name":"add","disable_parallel_tool_use":true}`} {
+	for _, choice := range []string{`{"type":"any","disable_parallel_tool_use":true}`, `{"type":"tool","name":"add","disable_parallel_tool_use":true}`} {
 		body := `{"model":"tiny","max_tokens":200,"thread":{"type":"create"},` + tools + `,"tool_choice":` + choice + `,"messages":[{"role":"user","content":"2 + 3?"}]`
 		v := ask(t, h, path, body+"}")
 		var use jsontext.Value

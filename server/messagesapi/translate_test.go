@@ -163,7 +163,7 @@ func TestRefused(t *testing.T) {
 		{with(`"messages":[` + twoCalls + `]`), "the last message calls the tool \"weather\""},
 		{with(`"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"b","input":[]}]}]`), "messages.0.content.0.input: must be an object"},
 		{with(`"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"weir-thoughts.*"}]}]`), "messages.0.content.0.signature"},
-		{with(`"messages":[{"role":"user","content":"a"},{"role":"system","content":[{"type":"tool_addition","tool":{}}]}]`), "must be \"text\" in a system message"},
+		{with(`"messages":[{"role":"user","content":"a"},{"role":"system","content":[{"type":"image"}]}]`), "must be \"text\", \"tool_addition\" or \"tool_removal\" in a system message"},
 		{with(`"messages":[{"role":"system","content":"a","clear_at":"x"}]`), "clear_at: must be"},
 		{with(`"system":1`), "system: must be a string"},
 		{with(`"system":[{"type":"image"}]`), "system.0.type: must be \"text\""},

@@ -16,8 +16,8 @@ function forced(path, text) {
   return JSON.stringify({ ...body, tool_choice: path.includes('/messages') ? { ...body.tool_choice, type: 'any' } : 'required' })
 }
 
-// force starts the proxy on a free port. The bundled model is sure which tool it needs and what for, but not
-// when to call one; so the first turn of a loop is told to, on the way, and the code of the loop is
+// force starts the proxy on a free port. The bundled model is too small to be relied on to see
+// when it needs a tool; so the first turn of a loop is told to, on the way, and the code of the loop is
 // that of any user of its package. The result has the proxy's address and a function that stops it.
 export async function force(url) {
   const server = http.createServer(async (request, response) => {
