@@ -156,19 +156,24 @@ func TestResume(t *testing.T) {
 			if err := os.WriteFile(path, append(whole[:n:n], tail...), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			missing := 5 - bytes.Count(whole[:n], []byte("\n"))
-			if got := runFile(t, path, input, pool(echo)); len(got) != missing {
-				t.Fatalf("cut at %d: computed %q, want %d", n, got, missing)
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, want := range []string{`"a","response":{`, `"a","response":null`, `"b","response":{"status_code":200,"request_id":"request","body":{"id":"b"}},"error":null}`, `"c","response":{`, `null,"response":null`} {
-				if bytes.Count(text, []byte(want)) != 1 || bytes.Count(text, []byte("\n")) != 5 {
-					t.Fatalf("cut at %d: %q is not there once:\n%s", n, want, text)
-				}
-			}
+			checkResumed(t, path, input, n, 5-bytes.Count(whole[:n], []byte("\n")))
+		}
+	}
+}
+
+// checkResumed runs an input once more, whose output was cut at a byte, so that some results are missing.
+func checkResumed(t *testing.T, path, input string, at, missing int) {
+	t.Helper()
+	if got := runFile(t, path, input, pool(echo)); len(got) != missing {
+		t.Fatalf("cut at %d: computed %q, want %d", at, got, missing)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"a","response":{`, `"a","response":null`, `"b","response":{"status_code":200,"request_id":"request","body":{"id":"b"}},"error":null}`, `"c","response":{`, `null,"response":null`} {
+		if bytes.Count(text, []byte(want)) != 1 || bytes.Count(text, []byte("\n")) != 5 {
+			t.Fatalf("cut at %d: %q is not there once:\n%s", at, want, text)
 		}
 	}
 }

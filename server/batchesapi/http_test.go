@@ -411,8 +411,8 @@ func TestB9Cancelled(t *testing.T) {
 	if c := get(t, h, 200, "POST", "/v1/batches/"+b["id"].(string)+"/cancel", ""); c["status"] != "cancelling" || c["cancelling_at"] == nil {
 		t.Errorf("%v", c)
 	}
+	b = until(t, h, b["id"], "cancelled") // it does not wait for the step
 	release()
-	b = until(t, h, b["id"], "cancelled")
 	if got := results(t, h, b["error_file_id"]); fmt.Sprint(got) != "[bad 400 <nil>]" || b["output_file_id"] != nil || b["cancelled_at"] == nil {
 		t.Errorf("%v %v", got, b)
 	}
