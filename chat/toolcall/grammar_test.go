@@ -1,6 +1,7 @@
 package toolcall
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,7 +80,7 @@ func draw(g *grammar.Grammar, rng *rand.Rand, begin string) (string, bool) {
 	for _, b := range text {
 		m.Accept(int32(b))
 	}
-	for i := range 4000 {
+	for i := range 1500 {
 		if m.Fill(mask) != nil {
 			return string(text), false
 		}
@@ -110,7 +111,10 @@ func randomToken(rng *rand.Rand, legal func(tok int) bool, late bool, text []byt
 			tok = int(ends[i])
 		}
 	}
-	if n := unfinished([]string{inGemma.quote}, text); late && (n > 0 || strings.Count(string(text), inGemma.quote)%2 == 1) && legal(int(inGemma.quote[n])) {
+	if !late {
+		return tok
+	}
+	if n := unfinished([]string{inGemma.quote}, text); (n > 0 || bytes.Count(text, []byte(inGemma.quote))%2 == 1) && legal(int(inGemma.quote[n])) {
 		tok = int(inGemma.quote[n]) // the end of a string, which is not drawn by chance
 	}
 	return tok

@@ -243,7 +243,7 @@ func TestBadGGUF(t *testing.T) {
 		"truncated":       {func() []byte { b := tinyGGUF(t).Bytes(); return b[:len(b)/2] }, "truncated or damaged"},
 		"overlap":         {file(func(g *testkit.GGUF) { g.Tensors[3].Offset = new(uint64) }), "overlaps the tensor"},
 		"unaligned":       {file(func(g *testkit.GGUF) { g.Tensors[3].Offset = new(uint64(5)) }), "not a multiple of the alignment 32"},
-		"another network": {set("general.architecture", "gpt2"), `general.architecture "gpt2" (supported: the 66 that docs/models.md lists)`},
+		"another network": {set("general.architecture", "codeshell"), `general.architecture "codeshell" (supported: the 79 that docs/models.md lists)`},
 		"a projector":     {set("general.type", "mmproj"), "projects images or sound for another model (mmproj)"},
 		"an adapter":      {set("general.type", "adapter"), "is an adapter (LoRA)"},
 		"experts":         {set("qwen3.expert_count", uint32(4)), "qwen3.expert_count"},
