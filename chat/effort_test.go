@@ -48,17 +48,10 @@ func TestEfforts(t *testing.T) {
 	}
 }
 
-// TestVectorsEfforts: no real template of the vectors (WEIR_VECTORS names their directory, see make
-// vectors) refuses an effort if it takes the conversation without one.
+// TestVectorsEfforts: no real template of the vectors refuses an effort if it takes the
+// conversation without one.
 func TestVectorsEfforts(t *testing.T) {
-	dir := os.Getenv("WEIR_VECTORS")
-	if dir == "" {
-		t.Skip("WEIR_VECTORS is not set")
-	}
-	paths, _ := filepath.Glob(filepath.Join(dir, "templates", "*", "*.jinja"))
-	if len(paths) == 0 {
-		t.Fatal("no templates")
-	}
+	paths := vectorTemplates(t)
 	for _, path := range paths {
 		src, err := os.ReadFile(path)
 		if err != nil {

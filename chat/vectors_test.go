@@ -10,10 +10,10 @@ import (
 	"weir/api"
 )
 
-// TestVectorsPrefill continues the last message under every real template of
-// the vectors (WEIR_VECTORS names their directory, see make vectors): either the
-// prompt ends in the message, or the request is refused in the known words.
-func TestVectorsPrefill(t *testing.T) {
+// vectorTemplates returns the paths of the real templates of the vectors, whose directory WEIR_VECTORS
+// names (see make vectors). Without it the test is skipped.
+func vectorTemplates(t *testing.T) []string {
+	t.Helper()
 	dir := os.Getenv("WEIR_VECTORS")
 	if dir == "" {
 		t.Skip("WEIR_VECTORS is not set")
@@ -22,6 +22,13 @@ func TestVectorsPrefill(t *testing.T) {
 	if len(paths) == 0 {
 		t.Fatal("no templates")
 	}
+	return paths
+}
+
+// TestVectorsPrefill continues the last message under every real template of
+// the vectors: either the prompt ends in the message, or the request is refused in the known words.
+func TestVectorsPrefill(t *testing.T) {
+	paths := vectorTemplates(t)
 	tokens, err := ParseTokenizerConfig([]byte(`{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}`))
 	if err != nil {
 		t.Fatal(err)
