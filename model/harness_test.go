@@ -14,7 +14,7 @@ import (
 
 // eachExact runs f over the reference device and over every tier of instructions that the
 // CPU device has here, with keys and values in float32 as in the golden data. It leaves out
-// the tier that rounds activations to bfloat16 if the weights are bfloat16.
+// the tiers that round activations to bfloat16 if the weights are bfloat16.
 func eachExact(t *testing.T, f func(t *testing.T, open func() model.Device)) {
 	t.Helper()
 	eachExactAs(t, cpu.Auto, f)
@@ -25,7 +25,7 @@ func eachExactAs(t *testing.T, weights cpu.Format, f func(t *testing.T, open fun
 	t.Helper()
 	t.Run("reference", func(t *testing.T) { f(t, newReference) })
 	for _, impl := range cpu.Impls() {
-		if impl == roundsRows {
+		if roundsRows(impl) {
 			continue
 		}
 		t.Run("cpu "+impl, func(t *testing.T) {
@@ -38,7 +38,8 @@ func eachExactAs(t *testing.T, weights cpu.Format, f func(t *testing.T, open fun
 	}
 }
 
-const roundsRows = "avx512bf16"
+// roundsRows reports whether a tier rounds activations that are multiplied with bfloat16.
+func roundsRows(impl string) bool { return impl == "avx512bf16" || impl == "amx" }
 
 // newCPU opens devices with one to three threads in turn.
 func newCPU(t *testing.T, impl string, kv cpu.Format) func() model.Device {

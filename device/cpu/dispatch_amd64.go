@@ -71,6 +71,13 @@ func native() []*impl {
 				bf16.dots[BF16], bf16.toPairs = dotsPairsAVX512, toPairsAVX512
 				list = slices.Insert(list, len(list)-fastPairs(), bf16)
 			}
+			if x.HasAMXTile && x.HasAMXInt8 && x.HasAMXBF16 && permitTiles() {
+				amx := vnni.with("amx", vnni.dot)
+				amx.needs = append(amx.needs, "amx_tile", "amx_int8", "amx_bf16")
+				amx.dot[BF16], amx.narrow = amxBF16(), narrowTail(narrowBF16AVX512)
+				amx.dot[W8A8] = dotAMXW8A8
+				list = slices.Insert(list, 0, amx)
+			}
 		}
 		list = append(list, &base)
 	}

@@ -17,6 +17,7 @@ func TestImpls(t *testing.T) {
 	t.Log(Impls())
 	x := cpu.X86
 	for name, has := range map[string]bool{
+		"amx":        x.HasAMXTile && x.HasAMXInt8 && x.HasAMXBF16 && permitTiles(),
 		"avx512bf16": x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI && x.HasAVX512BF16,
 		"avx512vnni": x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI,
 		"avx512":     x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL,

@@ -4764,6 +4764,326 @@ func roundSumsAVX2(dst []byte, x []float32)
 //go:noescape
 func roundLanesAVX2(dst []byte, x []float32)
 
+// dotAMXBF16x1 is the product of 1 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x1(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x2 is the product of 2 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x3 is the product of 3 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x3(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x4 is the product of 4 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x4(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x5 is the product of 5 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x5(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x6 is the product of 6 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x6(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x7 is the product of 7 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x7(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x8 is the product of 8 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x8(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x9 is the product of 9 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x9(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x10 is the product of 10 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x10(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x11 is the product of 11 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x11(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x12 is the product of 12 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x12(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x13 is the product of 13 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x13(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x14 is the product of 14 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x14(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x15 is the product of 15 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x15(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x16 is the product of 16 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x16(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x17 is the product of 17 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x17(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x18 is the product of 18 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x18(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x19 is the product of 19 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x19(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x20 is the product of 20 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x20(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x21 is the product of 21 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x21(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x22 is the product of 22 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x22(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x23 is the product of 23 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x23(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x24 is the product of 24 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x24(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x25 is the product of 25 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x25(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x26 is the product of 26 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x26(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x27 is the product of 27 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x27(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x28 is the product of 28 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x28(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x29 is the product of 29 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x29(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x30 is the product of 30 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x30(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x31 is the product of 31 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x31(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXBF16x32 is the product of 32 rows of x with tiles of BF16, of n times 32 columns.
+//
+//go:noescape
+func dotAMXBF16x32(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x1 is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x1(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x2 is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x3 is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x3(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x4 is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x4(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x5 is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x5(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x6 is impl.dot for tiles of W8A8 and 6 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x6(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x7 is impl.dot for tiles of W8A8 and 7 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x7(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x8 is impl.dot for tiles of W8A8 and 8 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x8(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x9 is impl.dot for tiles of W8A8 and 9 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x9(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x10 is impl.dot for tiles of W8A8 and 10 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x10(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x11 is impl.dot for tiles of W8A8 and 11 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x11(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x12 is impl.dot for tiles of W8A8 and 12 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x12(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x13 is impl.dot for tiles of W8A8 and 13 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x13(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x14 is impl.dot for tiles of W8A8 and 14 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x14(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x15 is impl.dot for tiles of W8A8 and 15 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x15(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x16 is impl.dot for tiles of W8A8 and 16 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x16(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x17 is impl.dot for tiles of W8A8 and 17 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x17(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x18 is impl.dot for tiles of W8A8 and 18 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x18(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x19 is impl.dot for tiles of W8A8 and 19 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x19(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x20 is impl.dot for tiles of W8A8 and 20 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x20(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x21 is impl.dot for tiles of W8A8 and 21 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x21(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x22 is impl.dot for tiles of W8A8 and 22 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x22(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x23 is impl.dot for tiles of W8A8 and 23 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x23(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x24 is impl.dot for tiles of W8A8 and 24 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x24(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x25 is impl.dot for tiles of W8A8 and 25 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x25(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x26 is impl.dot for tiles of W8A8 and 26 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x26(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x27 is impl.dot for tiles of W8A8 and 27 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x27(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x28 is impl.dot for tiles of W8A8 and 28 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x28(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x29 is impl.dot for tiles of W8A8 and 29 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x29(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x30 is impl.dot for tiles of W8A8 and 30 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x30(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x31 is impl.dot for tiles of W8A8 and 31 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x31(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotAMXW8A8x32 is impl.dot for tiles of W8A8 and 32 rows of x.
+//
+//go:noescape
+func dotAMXW8A8x32(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
 	F16:  {nil, mulF16x1AVX512, mulF16x2AVX512, mulF16x3AVX512, mulF16x4AVX512, mulF16x5AVX512, mulF16x6AVX512, mulF16x7AVX512, mulF16x8AVX512, mulF16x9AVX512, mulF16x10AVX512, mulF16x11AVX512, mulF16x12AVX512},
@@ -5060,3 +5380,7 @@ var expandAVX2 = [lastBlocks - firstBlocks + 1]unitFunc{
 	I8Z - firstBlocks:   expandI8ZAVX2,
 	NVFP4 - firstBlocks: expandNVFP4AVX2,
 }
+
+var dotAMXBF16 = []dotFunc{nil, dotAMXBF16x1, dotAMXBF16x2, dotAMXBF16x3, dotAMXBF16x4, dotAMXBF16x5, dotAMXBF16x6, dotAMXBF16x7, dotAMXBF16x8, dotAMXBF16x9, dotAMXBF16x10, dotAMXBF16x11, dotAMXBF16x12, dotAMXBF16x13, dotAMXBF16x14, dotAMXBF16x15, dotAMXBF16x16, dotAMXBF16x17, dotAMXBF16x18, dotAMXBF16x19, dotAMXBF16x20, dotAMXBF16x21, dotAMXBF16x22, dotAMXBF16x23, dotAMXBF16x24, dotAMXBF16x25, dotAMXBF16x26, dotAMXBF16x27, dotAMXBF16x28, dotAMXBF16x29, dotAMXBF16x30, dotAMXBF16x31, dotAMXBF16x32}
+
+var dotAMXW8A8 = []dotFunc{nil, dotAMXW8A8x1, dotAMXW8A8x2, dotAMXW8A8x3, dotAMXW8A8x4, dotAMXW8A8x5, dotAMXW8A8x6, dotAMXW8A8x7, dotAMXW8A8x8, dotAMXW8A8x9, dotAMXW8A8x10, dotAMXW8A8x11, dotAMXW8A8x12, dotAMXW8A8x13, dotAMXW8A8x14, dotAMXW8A8x15, dotAMXW8A8x16, dotAMXW8A8x17, dotAMXW8A8x18, dotAMXW8A8x19, dotAMXW8A8x20, dotAMXW8A8x21, dotAMXW8A8x22, dotAMXW8A8x23, dotAMXW8A8x24, dotAMXW8A8x25, dotAMXW8A8x26, dotAMXW8A8x27, dotAMXW8A8x28, dotAMXW8A8x29, dotAMXW8A8x30, dotAMXW8A8x31, dotAMXW8A8x32}

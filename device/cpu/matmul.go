@@ -213,17 +213,24 @@ func (j *productJob) passes(sc *scratch, worker, chunk, row, n int, y view) {
 		j.pass(sc, tile, full, ahead, row, row+n, y)
 		tile = full
 	}
-	for ; tile < end; tile++ {
+	for tile < end {
 		j.unpack(sc, tile)
+		next := tile + 1
+		if j.way == byDot && j.d.impl.twoTiles(j.m.format) && next < min(end, j.m.n/rowsPerTile) {
+			next++
+		}
 		// Passes of equal size: eight and eight rows rather than twelve and four.
 		for p := range passes {
 			r0, r1 := p*n/passes, (p+1)*n/passes
 			ahead := 0 // the tile itself, which is in the cache already
 			if p == 0 {
-				ahead = (j.after(worker, chunk, tile) - tile) * j.m.tile
+				if to := j.after(worker, chunk, next-1); to != next-1 {
+					ahead = (to - tile) * j.m.tile
+				}
 			}
-			j.pass(sc, tile, tile+1, ahead, row+r0, row+r1, y.from(r0, (tile-first)*rowsPerTile))
+			j.pass(sc, tile, next, ahead, row+r0, row+r1, y.from(r0, (tile-first)*rowsPerTile))
 		}
+		tile = next
 	}
 }
 

@@ -122,7 +122,10 @@ func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }
 
 // edgeRows is the same for all its kernels.
 func (im *impl) edgeRows() int {
-	rows := max(im.rows(), len(im.dot[Q8])-1)
+	rows := im.rows()
+	for f := range im.dot {
+		rows = max(rows, len(im.dot[f])-1)
+	}
 	for i := range im.blocks.dot {
 		rows = max(rows, len(im.blocks.dot[i])-1, len(im.blocks.dotExpanded[i])-1)
 	}

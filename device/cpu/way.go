@@ -52,6 +52,10 @@ func (im *impl) most(w way, f Format) int {
 	return len(im.mul[F32]) - 1
 }
 
+// twoTiles reports whether kernels of impl.dot multiply two tiles at once, even if there are
+// more rows than they take.
+func (im *impl) twoTiles(f Format) bool { return len(im.dot[f])-1 > 16 }
+
 // expandable is how blocks of f are expanded. Tiles of Q8 and Q4 can be read like the others.
 func (f Format) expandable() *blockSpec {
 	switch f {

@@ -1,9 +1,9 @@
-// Command gen writes the kernels of package cpu: Go assembly for AVX-512, for
-// AVX2 with FMA and F16C, and for arm64, the Go declarations, and the tables.
+// Command gen writes the kernels of package cpu: Go assembly for AVX-512, for AMX,
+// for AVX2 with FMA and F16C, and for arm64, the Go declarations, and the tables.
 //
-// It is a text generator and not avo because kernels to come need instructions
-// that avo does not know (AMX, VEX-encoded VNNI), and because it needs nothing
-// but the standard library. ops.go in the package says what a kernel computes.
+// It is a text generator and not avo because kernels need instructions that avo
+// does not know (AMX, VEX-encoded VNNI), and because it needs nothing but the
+// standard library. ops.go in the package says what a kernel computes.
 //
 //	go run . -out DIR         write the files
 //	go run . -check -out DIR  fail unless they are there as they would be written
@@ -79,6 +79,9 @@ func files() map[string]string {
 		g.blockConstants()
 		files[isa.blockFile] = header + tag + g.text.String() + body
 	}
+	g := &gen{isa: avx512, decls: &decls, tables: &tables}
+	g.amx()
+	files["amx_amd64.s"] = header + tag + g.text.String()
 	files["pointwise_numbers.go"] = plain()
 	files["kernels_amd64.go"] = formatted(header + tag + "package cpu\n\n" + decls.String() + tables.String())
 	maps.Copy(files, neonFiles())
