@@ -51,7 +51,6 @@ func samples(t *testing.T) map[string][]*Error {
 		"not-multimodal":          {ErrNotMultimodal("weir-tiny")},
 		"project":                 {ErrProject("no slash")},
 		"priority":                {ErrPriority(-3)},
-		"max-tokens-over-context": {ErrOverContext("max_tokens", 5000, 4096)},
 		"input-text":              {ErrCharacters(4096, 200000, 122880)},
 		"too-complex":             {ErrTooComplex()},
 		"context-length":          {ErrContextLength(4096, 4097)},
