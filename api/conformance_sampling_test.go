@@ -163,8 +163,8 @@ func TestC42MaxCompletionTokensWins(t *testing.T) {
 
 func TestC44Lengths(t *testing.T) {
 	for e, text := range map[*Error]string{
-		ErrContextLength(4096, 4097):                        "This model's maximum context length is 4096 tokens. However, your prompt contains 4097 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=4097)",
-		ErrTruncate(9, 8):                                   "truncate_prompt_tokens=9 cannot be greater than max_model_len = 8. Please request a smaller truncation size. (parameter=truncate_prompt_tokens, value=9)",
+		ErrContextLength(4096, 4097): "This model's maximum context length is 4096 tokens. However, your prompt contains 4097 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=4097)",
+		ErrTruncate(9, 8):            "truncate_prompt_tokens=9 cannot be greater than max_model_len = 8. Please request a smaller truncation size. (parameter=truncate_prompt_tokens, value=9)",
 	} {
 		if e.Message != text || e.Status != 400 || e.Type != TypeBadRequest {
 			t.Errorf("%+v", e)
