@@ -48,6 +48,8 @@ type connections struct {
 	timeout    time.Duration // of a write
 	handshakes handshakes
 
+	accepted, received, sent atomic.Uint64 // connections, and bytes
+
 	mu     sync.Mutex
 	open   map[*conn]struct{}
 	places *places
@@ -86,6 +88,7 @@ func (cs *connections) accept(nc net.Conn, security func() *tls.Config) (*conn, 
 		c.Conn = c.secure.tls
 	}
 	cs.watch.open(c)
+	cs.accepted.Add(1)
 	return c, nil
 }
 
@@ -217,6 +220,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		m, err := c.Conn.Write(piece)
 		n += m
+		c.conns.sent.Add(uint64(m))
 		if err != nil || n == len(p) {
 			return n, err
 		}

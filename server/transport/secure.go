@@ -130,6 +130,7 @@ func (c *conn) ahead() {
 	if n > 0 {
 		f.buffer = buffer
 		f.rest = (*buffer)[:n]
+		c.conns.received.Add(uint64(n))
 	} else {
 		heldBack.Put(buffer)
 	}
