@@ -9,6 +9,7 @@ import (
 
 	"github.com/VictoriaMetrics/metricsql"
 
+	"weir/auth"
 	"weir/server/servertest"
 )
 
@@ -18,11 +19,11 @@ type shown struct {
 	labels map[string]string
 }
 
-// shownBy reads the series of a server that has answered some requests, one of them with a
-// status that begins with 5.
+// shownBy reads the series of a server with everything that has answered some requests, one of
+// them with a status that begins with 5.
 func shownBy(t *testing.T) []shown {
 	t.Helper()
-	h := newServer(t, func(s *servertest.Setup) { s.NoModel = true })
+	h, _ := servertest.NewRecording(t, func(s *servertest.Setup) { s.NoModel = true })
 	h.Chat(nil)
 	if err := h.Instance.SetModel(h.Model); err != nil {
 		t.Fatal(err)
@@ -31,6 +32,19 @@ func shownBy(t *testing.T) []shown {
 	h.Complete(t, nil) // finds its prompt in the cache
 	h.Chat(map[string]any{"max_tokens": 2, "ignore_eos": true, "stream": true})
 	h.Chat(map[string]any{"max_tokens": -1})
+	all := read(t, h)
+
+	// One series is there with keys only, and the series of projects are not, without a key.
+	keys, err := auth.New([]string{"k"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(all, read(t, newServer(t, func(s *servertest.Setup) { s.Config.Keys = keys }))...)
+}
+
+// read returns the series that a server shows now.
+func read(t *testing.T, h interface{ Scraped(...string) map[string]string }) []shown {
+	t.Helper()
 	var all []shown
 	for text := range h.Scraped() {
 		e, err := metricsql.Parse(text)
