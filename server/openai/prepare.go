@@ -133,11 +133,7 @@ type promptLimit struct {
 
 // promptLimit returns the limit of the prompts of a request.
 func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
-	output, param, _ := q.MaxOutput()
 	r := promptLimit{keep: -1, right: q.TruncateRight}
-	if output > m.MaxLen {
-		return r, api.ErrOverContext(param, output, m.MaxLen)
-	}
 	if q.TruncatePrompt != nil {
 		if r.keep = *q.TruncatePrompt; r.keep < 0 {
 			r.keep = m.MaxLen - 1 // one token of output has to fit
@@ -213,10 +209,12 @@ func (m *Model) fit(tokens []int32, limit promptLimit) ([]int32, *api.Error) {
 }
 
 // outputLimit returns the greatest number of output tokens of a request whose prompt has
-// the given number of tokens, with a key that has the given limits, or none.
+// the given number of tokens, with a key that has the given limits, or none. One that asks for more
+// than the context has room for gets the room: agents ask for as many tokens as their usual model can
+// give.
 func (m *Model) outputLimit(q *api.Options, prompt int, key *auth.Limits) (int, *api.Error) {
 	most := m.MaxLen - prompt
-	if n, _, ok := q.MaxOutput(); ok {
+	if n, ok := q.MaxOutput(); ok {
 		most = min(most, n)
 	} else if d := m.Generation.MaxNewTokens; d != nil {
 		most = min(most, *d)
