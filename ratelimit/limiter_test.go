@@ -229,53 +229,73 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestTwin holds the limiter against a simple one, which keeps a list of everything that happened.
+// twin is a simple limiter: it counts the same things as two plain sums.
+type twin struct {
+	limits           auth.Limits
+	requests, tokens float64 // that are missing
+	live             []*Ticket
+	reserved         map[*Ticket]int64
+}
+
+func (w *twin) pass(minutes float64) {
+	w.requests = max(0, w.requests-minutes*float64(w.limits.RequestsPerMinute))
+	w.tokens = max(0, w.tokens-minutes*float64(w.limits.TokensPerMinute))
+}
+
+// fits reports whether a request may have n tokens, beside others that miss so many.
+func (w *twin) fits(missing float64, n int64) bool {
+	return missing+float64(min(n, w.limits.TokensPerMinute)) <= float64(w.limits.TokensPerMinute)+1e-6
+}
+
+func (w *twin) admits(n int64) bool {
+	return int64(len(w.live)) < w.limits.Concurrency && w.requests+1 <= float64(w.limits.RequestsPerMinute)+1e-6 && w.fits(w.tokens, n)
+}
+
+func (w *twin) corrects(one *Ticket, n int64) bool {
+	return n <= w.reserved[one] || w.fits(w.tokens-float64(w.reserved[one]), n)
+}
+
+// step does one thing with the limiter and with its twin, and reports whether they agree.
+func (w *twin) step(l *Limiter, what int, n int64) bool {
+	if what == 0 {
+		want := w.admits(n)
+		ticket, err := l.Admit("k", w.limits, Asked{Tokens: n})
+		if err == nil {
+			w.live, w.reserved[ticket] = append(w.live, ticket), n
+			w.requests, w.tokens = w.requests+1, w.tokens+float64(n)
+		}
+		return (err == nil) == want
+	}
+	if len(w.live) == 0 {
+		return true
+	}
+	one := w.live[0]
+	if what == 1 {
+		want := w.corrects(one, n)
+		err := one.Correct(n)
+		if err == nil {
+			w.tokens, w.reserved[one] = w.tokens+float64(n-w.reserved[one]), n
+		}
+		return (err == nil) == want
+	}
+	w.live = w.live[1:]
+	one.Done(Used{Prompt: n})
+	w.tokens = max(0, w.tokens-float64(w.reserved[one])+float64(n))
+	return true
+}
+
+// TestTwin holds the limiter against a simple one.
 func TestTwin(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		c := open(t, "")
-		l := auth.Limits{RequestsPerMinute: 1 + rnd.Int64N(20), TokensPerMinute: 1 + rnd.Int64N(1000), Concurrency: 1 + rnd.Int64N(5)}
-		var live []*Ticket
-		requests, tokens, at := 0.0, 0.0, c.now
-		reserved := map[*Ticket]int64{}
-		settle := func() {
-			passed := c.now.Sub(at).Minutes()
-			requests, tokens, at = max(0, requests-passed*float64(l.RequestsPerMinute)), max(0, tokens-passed*float64(l.TokensPerMinute)), c.now
-		}
-		for range 200 {
-			c.now = c.now.Add(time.Duration(rnd.Int64N(int64(10 * time.Second))))
-			settle()
-			switch n := rnd.Int64N(400); rnd.IntN(3) {
-			case 0:
-				ticket, err := c.Admit("k", l, Asked{Tokens: n})
-				want := int64(len(live)) < l.Concurrency && requests+1 <= float64(l.RequestsPerMinute)+1e-6 && tokens+float64(min(n, l.TokensPerMinute)) <= float64(l.TokensPerMinute)+1e-6
-				if (err == nil) != want {
-					t.Fatalf("seed %d: %v, want %v", seed, err, want)
-				}
-				if err == nil {
-					live, reserved[ticket] = append(live, ticket), n
-					requests, tokens = requests+1, tokens+float64(n)
-				}
-			case 1:
-				if len(live) > 0 {
-					one := live[0]
-					err := one.Correct(n)
-					more := n - reserved[one]
-					want := more <= 0 || tokens-float64(reserved[one])+float64(min(n, l.TokensPerMinute)) <= float64(l.TokensPerMinute)+1e-6
-					if (err == nil) != want {
-						t.Fatalf("seed %d: %v, want %v", seed, err, want)
-					}
-					if err == nil {
-						tokens, reserved[one] = tokens+float64(more), n
-					}
-				}
-			case 2:
-				if len(live) > 0 {
-					one := live[0]
-					live = live[1:]
-					one.Done(Used{Prompt: n})
-					tokens = max(0, tokens-float64(reserved[one])+float64(n))
-				}
+		w := &twin{limits: auth.Limits{RequestsPerMinute: 1 + rnd.Int64N(20), TokensPerMinute: 1 + rnd.Int64N(1000), Concurrency: 1 + rnd.Int64N(5)}, reserved: map[*Ticket]int64{}}
+		for i := range 200 {
+			passed := time.Duration(rnd.Int64N(int64(10 * time.Second)))
+			c.now = c.now.Add(passed)
+			w.pass(passed.Minutes())
+			if !w.step(c.Limiter, rnd.IntN(3), rnd.Int64N(400)) {
+				t.Fatalf("seed %d, step %d: they differ", seed, i)
 			}
 		}
 	}
