@@ -88,6 +88,11 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 		return err
 	}
 	defer func() { err = errors.Join(err, usage.Close()) }()
+	limits, err := openLimits(&o.records, o.access.credentials, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, limits.Close()) }()
 	stored, err := openRecords(&o.records, log)
 	if err != nil {
 		return err
@@ -102,6 +107,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	cfg := o.serverConfig(log)
 	cfg.Memory = memory.requests
 	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device
+	cfg.KeyLimits = limits
 	cfg.Responses, cfg.Batches = stored.responses, stored.batches
 	cfg.Weave = server.Weave{Calls: stored.calls, Objects: stored.objects, Queues: stored.queues}
 	cfg.Feedback, cfg.Trajectories.Archive, cfg.Trajectories.Spool = stored.book, stored.archive, stored.spool

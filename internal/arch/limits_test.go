@@ -436,6 +436,7 @@ var notLimits = map[string]string{
 	"grammar.maxKey":                      "of a cache",
 	"grammar.maxOutline":                  "of a cache",
 	"grammar.maxTokenLen":                 "of a vocabulary",
+	"auth.mostLimit":                      "of a limit that an operator sets",
 	"metrics.maxBounds":                   "of the code",
 	"scheduler.maxIdle":                   "of a memory of who had how much",
 	"scheduler.maxPassed":                 "of a schedule",

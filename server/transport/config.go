@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/auth"
+	"weir/ratelimit"
 	"weir/server/failure"
 	"weir/usage"
 )
@@ -113,6 +114,9 @@ type Records struct {
 	// Usage counts requests and tokens by project. The caller closes it after Shutdown.
 	// nil: the server counts in memory.
 	Usage *usage.Ledger
+	// KeyLimits counts what is done with keys that have limits. The caller closes it after Shutdown.
+	// nil: the server counts in memory.
+	KeyLimits *ratelimit.Limiter
 }
 
 // DefaultConfig returns the configuration of a server without flags.

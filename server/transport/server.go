@@ -18,6 +18,7 @@ import (
 	"weir/internal/invariants"
 	"weir/internal/memory"
 	"weir/metrics"
+	"weir/ratelimit"
 	"weir/server/failure"
 	"weir/usage"
 )
@@ -41,6 +42,7 @@ type Server struct {
 	closing  atomic.Bool               // the listeners are being closed
 	exposed  atomic.Bool               // see Expose
 	usage    *usage.Ledger
+	limits   *ratelimit.Limiter
 	counts   *metrics.Metrics
 
 	ended bool // Shutdown has ended all requests
@@ -85,6 +87,11 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	s.turns = newTurns(cfg.Queries, time.Now)
 	if s.usage = cfg.Usage; s.usage == nil {
 		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
+			return nil, err
+		}
+	}
+	if s.limits = cfg.KeyLimits; s.limits == nil {
+		if s.limits, err = ratelimit.Open(ratelimit.Config{Now: cfg.Clock, Log: cfg.Log}); err != nil {
 			return nil, err
 		}
 	}
