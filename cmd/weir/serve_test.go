@@ -86,7 +86,7 @@ func TestServeShortContext(t *testing.T) {
 		if code != 200 || !strings.Contains(models, `"max_model_len":21760`) {
 			t.Errorf("%s: %d %s", device, code, models)
 		}
-		if code, body := post(t, url, `{"max_tokens":21761,`+question[1:]); code != 400 || !strings.Contains(body, "max_model_len=21760") {
+		if code, body := post(t, url, `{"truncate_prompt_tokens":21761,`+question[1:]); code != 400 || !strings.Contains(body, "max_model_len = 21760") {
 			t.Errorf("%s: %d %s", device, code, body)
 		}
 		if log := stop(); !strings.Contains(log, "the context is the longest that the memory holds") || !strings.Contains(log, "max_model_len=21760 model=131072") {
