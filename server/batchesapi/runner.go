@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/batch"
+	"weir/internal/jsontext"
 	"weir/server/transport"
 )
 
@@ -47,10 +47,31 @@ type runner struct {
 // run is a batch that is being computed.
 type run struct {
 	named
-	cancel    context.CancelCauseFunc
-	total     atomic.Int64 // 0: not known yet
-	completed atomic.Int64
-	failed    atomic.Int64
+	cancel context.CancelCauseFunc
+
+	mu   sync.Mutex
+	done counts // of Total 0: not known yet
+}
+
+// counts are those at this time.
+func (one *run) counts() counts {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.done
+}
+
+// begin sets the counts of a batch that no result is known of.
+func (one *run) begin(total int64) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.done = counts{Total: total}
+}
+
+// count counts the result of a line.
+func (one *run) count(failed bool, u usage) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.done.add(failed, u)
 }
 
 func newRunner(cfg *Config) *runner {
@@ -190,8 +211,8 @@ func (r *runner) count(b *batchRow) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for n, one := range r.running {
-		if n.id == b.ID && one.total.Load() > 0 {
-			b.Counts = counts{one.total.Load(), one.completed.Load(), one.failed.Load()}
+		if now := one.counts(); n.id == b.ID && now.Total > 0 {
+			b.Counts = now
 		}
 	}
 }
@@ -227,7 +248,7 @@ func (r *runner) run(ctx context.Context, one *run) error {
 				b.set(finalizing, r.cfg.Now().Unix())
 				b.Next = next
 			}
-			b.Counts = counts{one.total.Load(), one.completed.Load(), one.failed.Load()}
+			b.Counts = one.counts()
 			return true
 		}); err != nil {
 			return err
@@ -299,12 +320,10 @@ func (r *runner) input(o owner, row *batchRow) (*batch.Input, error) {
 // compute computes the lines that have no result. why says why it was ended before that was done.
 func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err error) {
 	done := map[int]bool{}
-	one.total.Store(row.Counts.Total)
-	one.completed.Store(0)
-	one.failed.Store(0)
-	if err := r.cfg.Store.eachResult(row.ID, 0, func(line int, failed bool, _ []byte) bool {
+	one.begin(row.Counts.Total)
+	if err := r.cfg.Store.eachResult(row.ID, 0, func(line int, failed bool, text []byte) bool {
 		done[line] = true
-		one.count(failed)
+		one.count(failed, usageIn(text))
 		return true
 	}); err != nil {
 		return nil, err
@@ -348,7 +367,7 @@ func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err
 		if err := r.cfg.Store.putResult(context.WithoutCancel(ctx), row.ID, line, result.Failed(), result.Append(nil)); err != nil {
 			return err
 		}
-		one.count(result.Failed())
+		one.count(result.Failed(), usageOf(jsontext.Trim(result.Body)))
 		return nil
 	})
 	for _, cause := range []error{errStopped, errCancelled, errExpired} {
@@ -357,12 +376,4 @@ func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err
 		}
 	}
 	return nil, err
-}
-
-func (one *run) count(failed bool) {
-	if failed {
-		one.failed.Add(1)
-	} else {
-		one.completed.Add(1)
-	}
 }
