@@ -519,6 +519,88 @@ func TestB11Restart(t *testing.T) {
 	}
 }
 
+// TestB11Revoked: a batch ends when its key is revoked, with the results that it has, in this process
+// or in the next one.
+func TestB11Revoked(t *testing.T) {
+	store := batchesapi.NewStore(servertest.NewDB(t), 0, 0)
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := fmt.Sprintf("  - {id: reader, tenant: acme, hash: %q}\n", servertest.KeyHash("sk-reader"))
+	write("keys:\n" + reader + fmt.Sprintf("  - {id: maker, tenant: acme, hash: %q}\n", servertest.KeyHash("sk-maker")))
+	server := func() (*servertest.Server, *auth.Keyring) {
+		keys, err := auth.New(nil, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newServer(t, store, func(s *servertest.Setup) { s.Config.Keys = keys }), keys
+	}
+	h, keys := server()
+	held, release := h.HoldSteps()
+	content := line("bad", `,"temperature":-1`) + line("a", "")
+	one, two := begin(t, h, content, "Authorization: Bearer sk-maker"), begin(t, h, content, "Authorization: Bearer sk-maker")
+	<-held
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for _, b := range []object{one, two} {
+		for range tick.C {
+			if now := until(t, h, b["id"], "in_progress", "Authorization: Bearer sk-reader"); now["request_counts"].(object)["failed"].(float64) == 1 {
+				break
+			}
+		}
+	}
+	write("keys:\n" + reader)
+	if err := keys.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	check := func(h *servertest.Server, id any) {
+		t.Helper()
+		var b object
+		for range tick.C {
+			if b = get(t, h, 200, "GET", "/v1/batches/"+id.(string), "", "Authorization: Bearer sk-reader"); b["status"] == "failed" || b["status"] == "completed" {
+				break
+			}
+		}
+		if !strings.Contains(fmt.Sprint(b["errors"]), "invalid_api_key") || b["failed_at"] == nil || b["output_file_id"] != nil || fmt.Sprint(b["request_counts"]) != "map[completed:0 failed:1 total:2]" {
+			t.Errorf("%v", b)
+		}
+		if _, text, _ := h.Get("GET", "/v1/files/"+b["error_file_id"].(string)+"/content", "", "Authorization: Bearer sk-reader"); strings.Count(text, "\n") != 1 {
+			t.Errorf("%s", text)
+		}
+	}
+	check(h, one["id"])
+	check(h, two["id"])
+	release()
+	// The next process finds a batch of a key that is not there any more.
+	write("keys:\n" + reader + fmt.Sprintf("  - {id: other, tenant: acme, hash: %q}\n", servertest.KeyHash("sk-maker")))
+	if err := keys.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	held, release = h.HoldSteps()
+	b := begin(t, h, content, "Authorization: Bearer sk-maker")
+	<-held
+	for range tick.C {
+		if now := until(t, h, b["id"], "in_progress", "Authorization: Bearer sk-reader"); now["request_counts"].(object)["failed"].(float64) == 1 {
+			break
+		}
+	}
+	go func() { // requests of batches have ended when others are refused
+		for !h.Instance.Transport().Draining() {
+			<-tick.C
+		}
+		release()
+	}()
+	h.Stop()
+	tick.Reset(time.Millisecond)
+	write("keys:\n" + reader)
+	later, _ := server()
+	check(later, b["id"])
+}
+
 // TestB13Kept: files and ended batches are deleted when they are too old.
 func TestB13Kept(t *testing.T) {
 	store := batchesapi.NewStore(servertest.NewDB(t), 0, 24*time.Hour)

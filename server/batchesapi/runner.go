@@ -22,11 +22,15 @@ const heldBytes = 64 << 20
 // again is how long a batch waits whose results could not be written.
 const again = 10 * time.Second
 
+// keyTime is how often the key of a batch is looked at.
+const keyTime = time.Second
+
 // Why a batch stops being computed.
 var (
 	errStopped   = errors.New("batchesapi: the server stops")
 	errCancelled = errors.New("batchesapi: the batch is cancelled")
 	errExpired   = errors.New("batchesapi: the batch has expired")
+	errRevoked   = errors.New("batchesapi: the key of the batch was revoked or has expired")
 )
 
 // runner computes batches.
@@ -242,11 +246,16 @@ func (r *runner) run(ctx context.Context, one *run) error {
 			next = expired
 		case errors.Is(why, errCancelled):
 			next = cancelled
+		case errors.Is(why, errRevoked):
+			next = failed
 		}
 		if row, err = s.change(context.Background(), one.owner, one.id, func(b *batchRow) bool {
 			if b.Status == inProgress {
 				b.set(finalizing, r.cfg.Now().Unix())
 				b.Next = next
+				if next == failed {
+					b.Errors = []lineError{{Error: batch.Error{Code: "invalid_api_key", Message: "The key with which the batch was made was revoked or has expired."}}}
+				}
 			}
 			b.Counts = one.counts()
 			return true
@@ -333,11 +342,26 @@ func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err
 		return nil, err
 	}
 	left := time.Unix(row.Expires, 0).Sub(r.cfg.Now())
-	if left <= 0 {
+	switch {
+	case left <= 0:
 		return errExpired, nil
+	case !r.cfg.Holds(row.Who, row.Project):
+		return errRevoked, nil
 	}
 	ctx, end := context.WithTimeoutCause(ctx, left, errExpired)
 	defer end()
+	ctx, revoke := context.WithCancelCause(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		for ctx.Err() == nil {
+			if !r.cfg.Holds(row.Who, row.Project) {
+				revoke(errRevoked)
+			}
+			pause(ctx, keyTime)
+		}
+	}()
+	defer func() { revoke(nil); <-watching }()
 	lines := map[string]int{} // by id of the result
 	var mu sync.Mutex
 	pool := batch.Pool{
@@ -370,7 +394,7 @@ func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err
 		one.count(result.Failed(), usageOf(jsontext.Trim(result.Body)))
 		return nil
 	})
-	for _, cause := range []error{errStopped, errCancelled, errExpired} {
+	for _, cause := range []error{errStopped, errCancelled, errExpired, errRevoked} {
 		if errors.Is(err, cause) {
 			return cause, nil
 		}
