@@ -108,6 +108,31 @@ func TestRejected(t *testing.T) {
 			t.Errorf("%s: %v, want %v", r, got, want)
 		}
 	}
+	m.Rejected("a reason that nobody knows")
+	m.Rejected("another one")
+	p = scrape(t, m, false)
+	if n := p.value(t, "weir:rejected_requests_total", "reason=other"); n != 2 || len(p["weir:rejected_requests_total"].Metric) != len(reasons)+1 {
+		t.Errorf("%v refusals for other reasons, %d series", n, len(p["weir:rejected_requests_total"].Metric))
+	}
+}
+
+// TestConnections: the series of connections.
+func TestConnections(t *testing.T) {
+	m := New()
+	m.SetConnections(func() Sockets { return Sockets{Open: 7, Idle: 4, Accepted: 9, Received: 100, Sent: 3000} })
+	p := scrape(t, m, false)
+	for _, c := range []struct {
+		name   string
+		want   float64
+		labels []string
+	}{
+		{"weir:http_connections", 3, []string{"state=active"}}, {"weir:http_connections", 4, []string{"state=idle"}},
+		{"weir:http_connections_total", 9, nil}, {"weir:http_received_bytes_total", 100, nil}, {"weir:http_sent_bytes_total", 3000, nil},
+	} {
+		if got := p.value(t, c.name, c.labels...); got != c.want {
+			t.Errorf("%s %v is %v, want %v", c.name, c.labels, got, c.want)
+		}
+	}
 }
 
 // TestStores: the series of databases, and of trajectories.
@@ -159,6 +184,7 @@ func TestMetricsDocument(t *testing.T) {
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})
 		h.m.SetMemory(memory.New(1, 0))
 		h.m.SetCredentials(func() bool { return false })
+		h.m.SetConnections(func() Sockets { return Sockets{} })
 		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
 		var want []string
 		p := scrape(t, h.m, true)

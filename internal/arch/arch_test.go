@@ -181,6 +181,11 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: pure,
 	},
+	"kvstore": {
+		may:    []string{"internal/retry", "kvcache"},
+		tests:  []string{"internal/testkit"},
+		mayNot: http,
+	},
 	"metrics": {
 		may:    []string{"engine", "internal/memory"},
 		tests:  []string{"backend", "backend/sim", "sampler"},

@@ -43,6 +43,8 @@ type connections struct {
 	watch   *watcher
 	timeout time.Duration // of a write
 
+	accepted, received, sent atomic.Uint64 // connections, and bytes
+
 	mu     sync.Mutex
 	open   map[*conn]struct{}
 	places *places
@@ -76,6 +78,7 @@ func (cs *connections) accept(nc net.Conn) (*conn, error) {
 		_ = b.SetWriteBuffer(sendBuffer) // it fails if the client has left already
 	}
 	cs.watch.open(c)
+	cs.accepted.Add(1)
 	return c, nil
 }
 
@@ -207,6 +210,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		m, err := c.Conn.Write(piece)
 		n += m
+		c.conns.sent.Add(uint64(m))
 		if err != nil || n == len(p) {
 			return n, err
 		}

@@ -81,6 +81,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if n == 0 {
 		return 0, err
 	}
+	c.conns.received.Add(uint64(n))
 	if begins && !c.conns.work(c) {
 		return 0, net.ErrClosed
 	}

@@ -120,6 +120,9 @@ func TestPlacesAtRandom(t *testing.T) {
 		if r.taken != len(r.open) || r.taken > r.most || len(r.idle) > 0 && r.idle[0].idle.Len() != r.mostIdle() {
 			t.Fatalf("%d of %d places are taken by %d connections", r.taken, r.most, len(r.open))
 		}
+		if n := r.allIdle(); r.waiting() != n {
+			t.Fatalf("%d connections wait, not %d", n, r.waiting())
+		}
 	}
 	for len(r.open) > 0 {
 		r.drop(t, r.open[0])
@@ -172,6 +175,16 @@ func (r *randomPlaces) mostIdle() (n int) {
 		if c.waiting != nil {
 			idle[c.address]++
 			n = max(n, idle[c.address])
+		}
+	}
+	return n
+}
+
+// allIdle counts the connections that wait for a request.
+func (r *randomPlaces) allIdle() (n int) {
+	for _, c := range r.open {
+		if c.waiting != nil {
+			n++
 		}
 	}
 	return n

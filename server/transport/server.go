@@ -75,6 +75,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 			return nil, err
 		}
 	}
+	counts.SetConnections(s.connections)
 	s.pages = newPages(&cfg, s.keys.Open())
 	if s.queue, err = NewQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
@@ -192,6 +193,15 @@ func (s *Server) Held() Held {
 	s.conns.mu.Unlock()
 	m := s.memory.Stats()
 	return Held{open, s.conns.watch.watched(), waiting, s.bodies.used.Load(), m.Used - m.Cached}
+}
+
+// connections tells the metrics of the connections of clients.
+func (s *Server) connections() metrics.Sockets {
+	cs := s.conns
+	cs.mu.Lock()
+	open, idle := len(cs.open), cs.places.waiting()
+	cs.mu.Unlock()
+	return metrics.Sockets{Open: open, Idle: idle, Accepted: cs.accepted.Load(), Received: cs.received.Load(), Sent: cs.sent.Load()}
 }
 
 // grace is the time that requests have to send an error to their clients after the context
