@@ -75,7 +75,17 @@ func TestServedBatchKilled(t *testing.T) {
 	if code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	i := 0
+	checkAnswers(t, text, lines)
+	p.kill()
+	if code, out, errOut := runStore("verify", "--data-dir", dir); code != 0 {
+		t.Errorf("weir store verify: %s%s", out, errOut)
+	}
+}
+
+// checkAnswers checks that a file of results has the answers to r0, r1, ... in this order.
+func checkAnswers(t *testing.T, text string, want int) {
+	t.Helper()
+	n := 0
 	for l := range strings.Lines(text) {
 		var r struct {
 			CustomID string `json:"custom_id"`
@@ -83,16 +93,12 @@ func TestServedBatchKilled(t *testing.T) {
 				Status int `json:"status_code"`
 			}
 		}
-		if err := json.Unmarshal([]byte(l), &r); err != nil || r.CustomID != fmt.Sprint("r", i) || r.Response.Status != 200 {
-			t.Errorf("line %d: %v %s", i, err, l)
+		if err := json.Unmarshal([]byte(l), &r); err != nil || r.CustomID != fmt.Sprint("r", n) || r.Response.Status != 200 {
+			t.Errorf("line %d: %v %s", n, err, l)
 		}
-		i++
+		n++
 	}
-	if i != lines {
-		t.Errorf("%d answers, want %d", i, lines)
-	}
-	p.kill()
-	if code, out, errOut := runStore("verify", "--data-dir", dir); code != 0 {
-		t.Errorf("weir store verify: %s%s", out, errOut)
+	if n != want {
+		t.Errorf("%d answers, want %d", n, want)
 	}
 }

@@ -326,6 +326,20 @@ func (r *runner) input(o owner, row *batchRow) (*batch.Input, error) {
 	return batch.NewInput(&contentReader{store: r.cfg.Store, owner: o, file: f}, r.cfg.MaxFile), nil
 }
 
+// whileHeld is a context that ends when the key of a batch is revoked or expires.
+func (r *runner) whileHeld(ctx context.Context, row *batchRow) (held context.Context, unwatch func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for ; ctx.Err() == nil; pause(ctx, keyTime) {
+			if !r.cfg.Holds(row.Who, row.Project) {
+				end(errRevoked)
+			}
+		}
+	})
+	return ctx, func() { end(nil); watch.Wait() }
+}
+
 // compute computes the lines that have no result. why says why it was ended before that was done.
 func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err error) {
 	done := map[int]bool{}
@@ -350,18 +364,8 @@ func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err
 	}
 	ctx, end := context.WithTimeoutCause(ctx, left, errExpired)
 	defer end()
-	ctx, revoke := context.WithCancelCause(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		for ctx.Err() == nil {
-			if !r.cfg.Holds(row.Who, row.Project) {
-				revoke(errRevoked)
-			}
-			pause(ctx, keyTime)
-		}
-	}()
-	defer func() { revoke(nil); <-watching }()
+	ctx, unwatch := r.whileHeld(ctx, row)
+	defer unwatch()
 	lines := map[string]int{} // by id of the result
 	var mu sync.Mutex
 	pool := batch.Pool{
