@@ -20,6 +20,7 @@ type serveOptions struct {
 	model   modelOptions
 	engine  engineOptions
 	listen  listenOptions
+	tls     tlsOptions
 	access  accessOptions
 	api     interfaceOptions
 	answers answerOptions
@@ -37,6 +38,7 @@ func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	f.StringVar(&o.model.path, "model", "", "`folder` of the model, or its name on the hub; the same as the argument MODEL")
 	o.engine.bind(f)
 	o.listen.bind(f)
+	o.tls.bind(f)
 	o.access.bind(f)
 	o.api.bind(f)
 	o.answers.bind(f, &o.model.reasoningParser)
@@ -75,7 +77,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		}
 	}
 	o.settings = f.settings()
-	return cmp.Or(o.access.validate(), o.api.validate())
+	return cmp.Or(o.access.validate(), o.api.validate(), o.tls.settle())
 }
 
 // listenOptions say where the server listens and how connections are treated.
