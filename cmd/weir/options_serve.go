@@ -79,7 +79,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		}
 	}
 	o.settings = f.settings()
-	return cmp.Or(o.access.validate(), o.api.validate(), o.tls.settle(), o.life.validate())
+	return cmp.Or(o.access.validate(), o.api.validate(), o.records.validate(), o.tls.settle(), o.life.validate())
 }
 
 // listenOptions say where the server listens and how connections are treated.
@@ -197,11 +197,13 @@ type recordOptions struct {
 	responseDays        int
 	batchQuota          size
 	batchDays           int
+	background          responsesapi.Background
 }
 
 func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	o.minFree, o.defaultDir = 256<<20, defaultDataDir(getenv)
 	o.responseQuota, o.responseDays = responsesapi.DefaultBytes, int(responsesapi.DefaultAge/(24*time.Hour))
+	o.background = responsesapi.Background{MostWaiting: responsesapi.DefaultWaiting, MostOfOwner: responsesapi.DefaultOfOwner, MostAtOnce: responsesapi.DefaultAtOnce}
 	o.batchQuota, o.batchDays = batchesapi.DefaultBytes, int(batchesapi.DefaultAge/(24*time.Hour))
 	f.group("Stored records")
 	dataDirFlag(f, &o.dir, o.defaultDir, "`folder` for what is kept between runs: the counts of GET /usage, feedback and trajectories. Several servers may share the counts, but only one can have the rest. An empty name keeps nothing")
@@ -215,6 +217,22 @@ func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	f.Var(&o.batchQuota, "batch-quota", "most bytes of files of POST /v1/files, and of the results of batches, that a project may have, such as 100GiB; files beyond it are refused with 400 until some are deleted; 0: no limit")
 	f.IntVar(&o.batchDays, "batch-retention", o.batchDays, "days after which files and batches are deleted; 0: they are kept")
 	f.IntVar(&o.responseDays, "response-retention", o.responseDays, "days after which responses of POST /v1/responses are deleted; 0: they are kept")
+	f.IntVar(&o.background.MostAtOnce, "background-at-once", o.background.MostAtOnce, "largest `number` of responses in the background that are computed at a time")
+	f.IntVar(&o.background.MostOfOwner, "background-of-project", o.background.MostOfOwner, "largest `number` of responses in the background of a project that have not ended; one more is 429")
+	f.IntVar(&o.background.MostWaiting, "background-in-all", o.background.MostWaiting, "the same of all projects together")
+}
+
+// validate refuses limits that would let nothing be computed.
+func (o *recordOptions) validate() error {
+	for _, l := range []struct {
+		name string
+		n    int
+	}{{"background-at-once", o.background.MostAtOnce}, {"background-of-project", o.background.MostOfOwner}, {"background-in-all", o.background.MostWaiting}} {
+		if l.n < 1 {
+			return usageError{fmt.Errorf("--%s %d: it takes 1 or more", l.name, l.n)}
+		}
+	}
+	return nil
 }
 
 // dataDirFlag adds --data-dir.
@@ -257,6 +275,7 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = o.access.cors.Origins, o.access.cors.Methods, o.access.cors.Headers, o.access.cors.Credentials
 	c.FeedbackBearer, c.AllowedHosts = o.access.bearer, o.access.hosts
 	c.MaxBody, c.MaxBodies = int(o.listen.maxBody), max(c.MaxBodies, int64(o.listen.maxBody))
+	c.Background = o.records.background
 	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
 	c.NoRequestID = !o.api.requestIDs
 	c.Heartbeat = o.listen.heartbeat
