@@ -18,50 +18,24 @@ func TestFlightRecorder(t *testing.T) {
 		var readers sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		readers.Go(func() {
-			var steps []engine.StepRecord
-			for ctx.Err() == nil {
-				steps = e.Steps(steps[:0])
-				for i := 1; i < len(steps); i++ {
-					if steps[i].Step != steps[i-1].Step+1 {
-						t.Errorf("step %d is followed by step %d", steps[i-1].Step, steps[i].Step)
-						return
-					}
-				}
+			for ctx.Err() == nil && consecutive(t, e.Steps(nil)) {
 			}
 		})
-		run := func(prompts, tokens, n int) {
-			t.Helper()
-			var wg sync.WaitGroup
-			for range n {
-				s := e.mustSubmit(t, request(prompts, tokens))
-				wg.Go(func() { collect(context.Background(), s, job{req: request(prompts, tokens)}) })
-			}
-			wg.Wait()
-		}
-		run(100, 10, 3) // prompts that need several steps
+		e.together(t, 100, 10, 3) // prompts that need several steps
 		for e.Stats().Running > 0 {
 		}
-		var prefill, decode, masked int
+		prefill, decode := 0, 0
 		for _, r := range e.Steps(nil) {
-			prefill, decode, masked = prefill+r.Prefill, decode+r.Decode, masked+r.MaskedDraws
-			want := map[bool]string{true: "mixed", false: "prefill"}[r.Decode > 0]
-			if r.Prefill == 0 {
-				want = "decode"
-			}
-			if r.Kind != want || r.Sequences < 1 || r.Sequences > 4 || r.Prefill+r.Decode > 64 || r.BlocksUsed < 1 || r.BlocksTotal != 99 || r.Planned.IsZero() || r.Plan <= 0 || r.Running < 1 {
-				t.Errorf("depth %d: %+v", depth, r)
-			}
-			if r.State == engine.StepEnded && (r.Wait <= 0 || r.Draw <= 0 || r.Book <= 0) {
-				t.Errorf("depth %d, times: %+v", depth, r)
-			}
+			prefill, decode = prefill+r.Prefill, decode+r.Decode
+			checkStep(t, depth, r)
 		}
 		// The first token of each comes with its prompt. With two steps in flight some are computed for
 		// sequences that have ended.
-		if prefill != 300 || decode < 27 || decode > 27+3*(depth-1) || masked != 0 {
+		if prefill != 300 || decode < 27 || decode > 27+3*(depth-1) {
 			t.Errorf("depth %d: %d and %d tokens", depth, prefill, decode)
 		}
 		for range 25 {
-			run(2, 60, 1)
+			e.together(t, 2, 60, 1)
 		}
 		steps := e.Steps(nil)
 		if len(steps) != 1000 || steps[999].Step < 1400 || steps[999].Waiting != 0 || steps[500].State != engine.StepEnded {
@@ -72,6 +46,49 @@ func TestFlightRecorder(t *testing.T) {
 		if err := e.stop(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// together runs n requests at a time.
+func (e runningEngine) together(t *testing.T, prompts, tokens, n int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range n {
+		s := e.mustSubmit(t, request(prompts, tokens))
+		wg.Go(func() { collect(context.Background(), s, job{req: request(prompts, tokens)}) })
+	}
+	wg.Wait()
+}
+
+// consecutive checks that no step is missing between two others.
+func consecutive(t *testing.T, steps []engine.StepRecord) bool {
+	for i := 1; i < len(steps); i++ {
+		if steps[i].Step != steps[i-1].Step+1 {
+			t.Errorf("step %d is followed by step %d", steps[i-1].Step, steps[i].Step)
+			return false
+		}
+	}
+	return true
+}
+
+// checkStep checks what holds for every step of TestFlightRecorder.
+func checkStep(t *testing.T, depth int, r engine.StepRecord) {
+	t.Helper()
+	want := "mixed"
+	switch {
+	case r.Decode == 0:
+		want = "prefill"
+	case r.Prefill == 0:
+		want = "decode"
+	}
+	if r.Kind != want || r.Sequences < 1 || r.Sequences > 4 || r.Prefill+r.Decode > 64 || r.MaskedDraws != 0 {
+		t.Errorf("depth %d: %+v", depth, r)
+	}
+	if r.BlocksUsed < 1 || r.BlocksTotal != 99 || r.Planned.IsZero() || r.Plan <= 0 || r.Running < 1 {
+		t.Errorf("depth %d: %+v", depth, r)
+	}
+	if r.State == engine.StepEnded && (r.Wait <= 0 || r.Draw <= 0 || r.Book <= 0) {
+		t.Errorf("depth %d, times: %+v", depth, r)
 	}
 }
 
