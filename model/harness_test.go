@@ -41,15 +41,19 @@ func eachExactAs(t *testing.T, weights cpu.Format, f func(t *testing.T, open fun
 // roundsRows reports whether a tier rounds activations that are multiplied with bfloat16.
 func roundsRows(impl string) bool { return impl == "avx512bf16" || impl == "amx" }
 
-// newCPU opens devices with one to three threads in turn.
+// newCPU opens devices with one to three threads in turn, by default of the best tier that
+// does not round activations.
 func newCPU(t *testing.T, impl string, kv cpu.Format) func() model.Device {
 	opened := 0
 	return func() model.Device {
 		t.Helper()
-		cfg := cpu.Default()
+		cfg := cpu.Reference()
 		opened++
 		cfg.Threads = 1 + opened%3
-		cfg.Impl, cfg.KVType, cfg.HugePages = impl, kv, false // many small models: huge pages would be mostly empty
+		if impl != "" {
+			cfg.Impl = impl
+		}
+		cfg.KVType, cfg.HugePages = kv, false // many small models: huge pages would be mostly empty
 		d, err := cpu.Open(cfg)
 		if err != nil {
 			t.Fatal(err)
