@@ -43,7 +43,9 @@ func shownBy(t *testing.T) []shown {
 }
 
 // read returns the series that a server shows now.
-func read(t *testing.T, h interface{ Scraped(...string) map[string]string }) []shown {
+func read(t *testing.T, h interface {
+	Scraped(...string) map[string]string
+}) []shown {
 	t.Helper()
 	var all []shown
 	for text := range h.Scraped() {
