@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/VictoriaMetrics/metricsql"
 
@@ -33,6 +34,9 @@ func shownBy(t *testing.T) []shown {
 	h.Chat(map[string]any{"max_tokens": 2, "ignore_eos": true, "stream": true})
 	h.Chat(map[string]any{"max_tokens": -1})
 	all := read(t, h)
+
+	h.Instance.SetTLS(time.Now, func() bool { return false })
+	all = append(all, read(t, h)...) // again, with the series of TLS
 
 	// One series is there with keys only, and the series of projects are not, without a key.
 	keys, err := auth.New([]string{"k"}, "")
