@@ -21,6 +21,7 @@ type serveOptions struct {
 	engine  engineOptions
 	listen  listenOptions
 	tls     tlsOptions
+	life    lifeOptions
 	access  accessOptions
 	api     interfaceOptions
 	answers answerOptions
@@ -39,6 +40,7 @@ func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.engine.bind(f)
 	o.listen.bind(f)
 	o.tls.bind(f)
+	o.life.bind(f)
 	o.access.bind(f)
 	o.api.bind(f)
 	o.answers.bind(f, &o.model.reasoningParser)
@@ -77,7 +79,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		}
 	}
 	o.settings = f.settings()
-	return cmp.Or(o.access.validate(), o.api.validate(), o.records.validate(), o.tls.settle())
+	return cmp.Or(o.access.validate(), o.api.validate(), o.records.validate(), o.tls.settle(), o.life.validate())
 }
 
 // listenOptions say where the server listens and how connections are treated.
@@ -90,11 +92,10 @@ type listenOptions struct {
 	memory    size
 	preparing int
 	heartbeat time.Duration
-	shutdown  time.Duration
 }
 
 func (o *listenOptions) bind(f *flagSet) {
-	o.maxBody, o.heartbeat, o.shutdown = 32<<20, 15*time.Second, 30*time.Second
+	o.maxBody, o.heartbeat = 32<<20, 15*time.Second
 	f.group("Listening and connections")
 	f.StringVar(&o.host, "host", "127.0.0.1", "`address` to listen on; an empty one means all addresses of this machine")
 	f.IntVar(&o.port, "port", 8000, "TCP `port` to listen on; 0 chooses a free one")
@@ -104,7 +105,6 @@ func (o *listenOptions) bind(f *flagSet) {
 	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies, preparing them, and answers that are not sent or not read yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
 	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
 	f.Var((*span)(&o.heartbeat), "sse-heartbeat", "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
-	f.Var((*span)(&o.shutdown), "shutdown-timeout", "how long requests may continue after SIGTERM or SIGINT")
 }
 
 // accessOptions say who may use the server.
