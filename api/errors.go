@@ -110,7 +110,6 @@ const (
 	causeMedia
 	causeProject
 	causePriority
-	causeOverContext
 	causeCharacters
 	causeTooComplex
 	causeContext
@@ -161,7 +160,6 @@ var errorTable = [numCauses]ErrorRow{
 	causeMedia:             {"not-multimodal", 10, 400, TypeBadRequest, "", "image, audio or video for a model that takes text"},
 	causeProject:           {"project", 0, 400, TypeBadRequest, "", "the header Compat-Project is not <team>/<project>"},
 	causePriority:          {"priority", 10, 400, TypeBadRequest, "priority", "not 0 on a server without priority scheduling"},
-	causeOverContext:       {"max-tokens-over-context", 10, 400, TypeBadRequest, "max_tokens", "more output asked for than the context holds; param names the field that was sent, max_tokens or max_completion_tokens"},
 	causeCharacters:        {"input-text", 10, 400, TypeBadRequest, "input_text", "the prompt cannot fit however it is tokenized"},
 	causeTooComplex:        {"too-complex", 10, 400, TypeBadRequest, "", "the tokenizer's regular expression would take more steps than a text of this length is allowed"},
 	causeContext:           {"context-length", 10, 400, TypeBadRequest, "input_tokens", "the prompt does not fit the context"},

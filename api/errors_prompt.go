@@ -12,15 +12,6 @@ func ErrNotMultimodal(model string) *Error {
 	return newError(causeMedia, clipName(model)+" is not a multimodal model", nil)
 }
 
-// ErrOverContext says that max output tokens alone exceed the context of
-// context tokens. param is the field that was sent (ChatRequest.MaxOutput).
-func ErrOverContext(param string, tokens, context int) *Error {
-	e := bareError(causeOverContext, fmt.Sprintf("%s=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.", param, tokens, context))
-	e.Param = &param
-	e.addSuffix(tokens)
-	return e
-}
-
 // ErrCharacters says, before tokenizing, that a prompt of that many characters
 // cannot fit the context: context tokens have at most most characters.
 func ErrCharacters(context, characters, most int) *Error {

@@ -147,16 +147,16 @@ type lateFaults struct {
 	constraint *Error
 }
 
-// MaxOutput returns the requested output limit in tokens and the field it came
-// from; ok is false when the request sets none. max_completion_tokens wins.
-func (r *Options) MaxOutput() (tokens int, param string, ok bool) {
+// MaxOutput returns the requested output limit in tokens; ok is false when the request sets
+// none. max_completion_tokens wins.
+func (r *Options) MaxOutput() (tokens int, ok bool) {
 	if r.MaxCompletionTokens != nil {
-		return *r.MaxCompletionTokens, "max_completion_tokens", true
+		return *r.MaxCompletionTokens, true
 	}
 	if r.MaxTokens != nil {
-		return *r.MaxTokens, "max_tokens", true
+		return *r.MaxTokens, true
 	}
-	return 0, "", false
+	return 0, false
 }
 
 // HasTemplate reports whether the request brings a chat template, as the field

@@ -54,7 +54,7 @@ func (r *Options) CheckSampling() *Error {
 }
 
 func (r *Options) checkLengths() *Error {
-	tokens, _, limited := r.MaxOutput()
+	tokens, limited := r.MaxOutput()
 	switch {
 	case limited && tokens < 1:
 		return ErrMaxTokens(tokens)

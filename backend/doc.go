@@ -74,6 +74,8 @@
 // and a block of the KV cache may be given to another sequence only when the last step that
 // writes it has ended, and a state slot when the last step that reads or writes it has.
 //
+// A [Copier] also copies blocks and states to memory of the host and back, so that they can be kept elsewhere.
+//
 // # Batch invariance
 //
 // What a row gets depends on its own sequence alone, bit for bit: not on the other sequences

@@ -115,6 +115,15 @@
 // running sequence takes the place of the one before, is vLLM's idea, too (MambaManager in
 // vllm/v1/core/single_type_kv_cache_manager.py).
 //
+// # Copies
+//
+// What is published may be copied to another place, and back into the pool when a sequence could use it. This package
+// says what: [Manager.NextCopy] lists blocks and states in the order in which they were published, and [Manager.Missing] what
+// a sequence lacks of the longest prefix that it can have. A copy is named by the hash under which it was found. To copy it back, the
+// caller gets a free block, fills it, and has it published ([Manager.Restore], [Manager.Restored]); so it is
+// found by Share like any other, may be evicted before, and no table has to wait for it. A block that is handed out
+// again before it was copied is lost: to copy it at that moment would hold up whoever needs it.
+//
 // # Alternatives
 //
 //   - A radix tree over tokens instead of a chain of hashes shares prefixes to
@@ -131,8 +140,8 @@
 //
 // # Files
 //
-// pool.go has the books of numbered things, kvcache.go blocks, tables and prefixes of all groups, and state.go the
-// state slots. In the tests, testdata/*.txt are small stories with the blocks and slots that each step
+// pool.go has the books of numbered things, kvcache.go blocks, tables and prefixes of all groups, state.go the
+// state slots, and keep.go what is copied and copied back. In the tests, testdata/*.txt are small stories with the blocks and slots that each step
 // hands out, and reference_test.go and reference_state_test.go compare random operations with
 // caches that are too simple to be wrong.
 package kvcache

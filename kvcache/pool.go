@@ -10,6 +10,8 @@ import (
 type entry struct {
 	refs       int32 // number of tables that list it
 	published  bool  // byHash[hash] is this entry
+	unsaved    bool  // it is published, and to be copied
+	listed     bool  // it is in unsaved.ring
 	hash       Hash
 	prev, next int32 // neighbours on the free list; -1 if it is in use
 }
@@ -25,6 +27,7 @@ type pool struct {
 	byHash  map[Hash]int32 // published entries; nil if prefix caching is off
 	free    int            // length of the free list
 	kept    int            // entries of it that are published
+	unsaved unsaved        // entries that are to be copied, see Manager.NextCopy
 }
 
 // newPool returns the books of n things, all of them free. Number 0 counts as one of them but is
@@ -116,6 +119,7 @@ func (p *pool) publish(i int32, h Hash) bool {
 	invariants.Check(!e.published, "kvcache: %s %d published under two hashes", p.name, i)
 	p.byHash[h] = i
 	e.hash, e.published = h, true
+	p.save(i)
 	if e.next >= 0 {
 		p.kept++
 	}
@@ -127,6 +131,7 @@ func (p *pool) unpublish(i int32) {
 	if e := &p.entries[i]; e.published {
 		delete(p.byHash, e.hash)
 		e.published = false
+		p.unsave(i)
 		if e.next >= 0 {
 			p.kept--
 		}
@@ -138,7 +143,7 @@ func (p *pool) forget() {
 	clear(p.byHash)
 	p.kept = 0
 	for i := range p.entries {
-		p.entries[i].published = false
+		p.entries[i].published, p.entries[i].unsaved = false, false
 	}
 }
 
@@ -158,6 +163,9 @@ func (p *pool) check(refs []int32) error {
 		}
 		if e.refs > 0 {
 			used++
+		}
+		if e.unsaved && (!e.published || !e.listed) {
+			return fmt.Errorf("kvcache: %s %d is to be copied, and is not published or not listed", p.name, i)
 		}
 		if !e.published {
 			continue

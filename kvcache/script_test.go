@@ -13,7 +13,7 @@ import (
 
 // TestScripts runs the scripts in testdata. Their commands are
 //
-//	pool blocks=N [block=4] [states=N] [nocache] [windows=N,...] [chunk=N]  start over with an empty pool.
+//	pool blocks=N [block=4] [states=N] [nocache] [copies] [windows=N,...] [chunk=N]  start over with an empty pool.
 //	                                       windows are those of groups of layers, 0 for all positions; the
 //	                                       blocks of a position in all groups stand next to each other. chunk
 //	                                       adds a group
@@ -26,6 +26,8 @@ import (
 //	settle t=NAME computed=N [hold=N]
 //	rewind t=NAME to=N
 //	release t=NAME
+//	copy [n=N]                             copy up to N, default 1, of what was published; pool with copies lists it
+//	restore tokens=T [salt=N]              copy back what a sequence of these tokens can have of it
 //	forget                                 empty the prefix cache
 //	order                                  print the free list, and that of the state slots
 //
@@ -43,6 +45,7 @@ type script struct {
 	m      *Manager
 	tables map[string]*Table
 	tokens map[string][]int32 // by table
+	copies map[Key]bool
 }
 
 // run executes a command, checks the books and returns the command's output.
@@ -63,7 +66,10 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 	switch c.Verb {
 	case "pool":
 		s.m = New(c.Int("blocks", 0), c.Int("block", 4), c.Int("states", 0), !c.Has("nocache"), groups(c)...)
-		s.tables, s.tokens = map[string]*Table{}, map[string][]int32{}
+		s.tables, s.tokens, s.copies = map[string]*Table{}, map[string][]int32{}, map[Key]bool{}
+		if c.Has("copies") {
+			s.m.Copies()
+		}
 	case "share":
 		s.tokens[name] = parseTokens(c.Str("tokens"))
 		n := s.m.Share(table, s.tokens[name], salt, !c.Has("noread"))
@@ -96,6 +102,10 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 	case "release":
 		s.m.Release(table)
 		delete(s.tables, name)
+	case "copy":
+		return s.copy(c.Int("n", 1))
+	case "restore":
+		return s.restore(parseTokens(c.Str("tokens")), salt)
 	case "forget":
 		return fmt.Sprintf("%v\n", s.m.Forget())
 	case "order":
@@ -108,6 +118,41 @@ func (s *script) execute(c testkit.Command, name string, table *Table) string {
 		s.t.Fatalf("unknown command %q", c.Verb)
 	}
 	return ""
+}
+
+// copy copies up to n blocks and states.
+func (s *script) copy(n int) (out string) {
+	for range n {
+		c, ok := s.m.NextCopy()
+		if !ok {
+			break
+		}
+		out += fmt.Sprintf("copied: %s\n", named(c.Key.State, c.ID))
+		s.copies[c.Key] = true
+		s.m.Copied(c)
+	}
+	return out + fmt.Sprintf("lost: %d\n", s.m.Uncopied())
+}
+
+// restore copies back what a sequence of these tokens can have.
+func (s *script) restore(tokens []int32, salt Hash) string {
+	missing, gain := s.m.Missing(nil, tokens, salt, func(k Key) bool { return s.copies[k] })
+	out := fmt.Sprintf("%d tokens more:", gain)
+	for _, k := range missing {
+		if id, ok := s.m.Restore(k); ok {
+			s.m.Restored(k, id, true)
+			out += " " + named(k.State, id)
+		}
+	}
+	return out + "\n"
+}
+
+// named is the name of a block or a state slot.
+func named(state bool, id int32) string {
+	if state {
+		return fmt.Sprintf("state %d", id)
+	}
+	return fmt.Sprintf("block %d", id)
 }
 
 // groups are the groups of layers of a pool.

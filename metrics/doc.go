@@ -6,10 +6,9 @@
 // # What is counted
 //
 // In prompt tokens, latencies and the histograms by request, a choice counts like a request
-// of its own, as in vLLM. There are no series about what weir does not have: speculative
-// decoding, adapters, media, sleep, KV transfer. The go_* series of the process are there.
-// The process_* series are not: they count the open files, of which a server with many
-// clients has too many for a scrape every 50 ms.
+// of its own, as in vLLM. What vLLM shows at all times is shown, and is 0 where weir does not
+// have what it is about; what vLLM shows with a feature that weir does not have, is not: see
+// docs/interface/metrics.md. The go_* and process_* series of the process are there.
 //
 // # How it is counted
 //
@@ -21,9 +20,11 @@
 // Histograms are plain memory (series.go), under one lock that a report holds, and that a
 // scrape holds while it copies a few kilobytes. So a page shows one moment of the engine, and
 // the loop never waits for a page to be written. The client library's own histograms were
-// the alternative; they take an atomic addition for every token. The series of HTTP requests,
-// refusals and projects (metrics.go) and of databases (store.go) are the library's, because
-// they change once per request at most.
+// the alternative; they take an atomic addition for every token. The text of these series is
+// made once, but for the numbers (text.go): the library made objects of all of them, and
+// checked and sorted them, at each scrape, which took most of its time. The series of HTTP
+// requests, refusals and projects (metrics.go) and of databases (store.go) are the library's,
+// because they change once per request at most.
 //
 // Everybody may read /metrics, so the series with the names of projects are shown only to
 // those who may read the same projects in /usage.

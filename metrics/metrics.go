@@ -38,9 +38,18 @@ const (
 	StoreBusy   Reason = "store_busy"  // too many writes wait for a database
 	DiskFull    Reason = "disk_full"   // there is too little space left
 	DiskFailed  Reason = "disk_failed" // the disk did not take a write
+
+	// The limits of a key (package ratelimit).
+	KeyRequests    Reason = "key_requests"    // per minute
+	KeyTokens      Reason = "key_tokens"      // per minute
+	KeyDayTokens   Reason = "key_day_tokens"  // per day
+	KeyConcurrency Reason = "key_concurrency" // requests at a time
 )
 
-var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Connections, Uploads, StoreBusy, DiskFull, DiskFailed}
+var reasons = []Reason{KeyRequests, KeyTokens, KeyDayTokens, KeyConcurrency, EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Connections, Uploads, StoreBusy, DiskFull, DiskFailed}
+
+// otherReason stands for reasons without a series of their own. It has none until it is needed.
+const otherReason Reason = "other"
 
 // Metrics are the series of a server. Its methods may be called from any goroutine.
 type Metrics struct {
@@ -58,6 +67,7 @@ type Metrics struct {
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
 	logged, loggedBytes, recorded, lost, unset         prometheus.Counter
 	called, callsLost                                  prometheus.Counter
+	handshakes                                         *prometheus.CounterVec // nil: there is no TLS
 	projects                                           struct {
 		sync.Mutex
 		known map[string]bool
@@ -99,21 +109,9 @@ func New() *Metrics {
 	m.callsLost = one("weir:completion_calls_lost_total", "Chat completions that should have been written as calls and were lost.")
 	m.unset = one("weir:rewards_unset_total", "Feedback of the type reward that set no reward: malformed, for a choice or a project that the completion does not have, or for one that was not recorded within a day.")
 	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost, m.unset, m.called, m.callsLost)
-	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, current{m}, collectors.NewGoCollector())
+	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, collectors.NewGoCollector(), newProcess())
 	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)
 	return m
-}
-
-// current collects the series of the current engine. It describes no series beforehand,
-// because labels and buckets depend on the model.
-type current struct{ *Metrics }
-
-func (c current) Describe(chan<- *prometheus.Desc) {}
-
-func (c current) Collect(ch chan<- prometheus.Metric) {
-	if s := c.engine.Load(); s != nil {
-		s.collect(ch)
-	}
 }
 
 // Model is what the series have to know about a model.
@@ -126,7 +124,7 @@ type Model struct {
 // SetEngine makes e, which must be ready, the engine whose series are shown. They begin at
 // 0.
 func (m *Metrics) SetEngine(e *engine.Engine, about Model) {
-	s := newSeries(e, about, &m.full)
+	s := newSeries(e, about, &m.full, m.created)
 	e.Observe(s.observe)
 	m.engine.Store(s)
 }
@@ -160,8 +158,12 @@ func (m *Metrics) Answered(r Request) {
 	m.responseBytes.WithLabelValues(r.Handler).Observe(float64(max(0, r.ResponseBytes)))
 }
 
-// Rejected counts a request that was refused.
+// Rejected counts a request that was refused. A reason that is not in the list counts as
+// otherReason, so that there is a bound on the number of series.
 func (m *Metrics) Rejected(r Reason) {
+	if !slices.Contains(reasons, r) {
+		r = otherReason
+	}
 	m.rejected.WithLabelValues(string(r)).Inc()
 	if r == EngineFull {
 		m.full.Add(1)
@@ -230,6 +232,11 @@ func (m *Metrics) WriteText(w io.Writer, shows func(project string) bool) error 
 			}
 		}
 	}
+	if s := m.engine.Load(); s != nil {
+		if _, err := w.Write(s.append(make([]byte, 0, 64<<10))); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+	}
 	enc := expfmt.NewEncoder(w, expfmt.FmtText)
 	for _, f := range families {
 		if err := enc.Encode(f); err != nil {
@@ -248,7 +255,7 @@ func (m *Metrics) WriteText(w io.Writer, shows func(project string) bool) error 
 // client of Prometheus writes it, and with it vLLM; nil for a gauge, and for series that vLLM
 // does not have, which no program for vLLM reads.
 func (m *Metrics) creation(f *dto.MetricFamily) *dto.MetricFamily {
-	if f.GetType() == dto.MetricType_GAUGE || !strings.HasPrefix(f.GetName(), "vllm:") && !strings.HasPrefix(f.GetName(), "http_") {
+	if f.GetType() == dto.MetricType_GAUGE || !strings.HasPrefix(f.GetName(), "http_") {
 		return nil
 	}
 	name, help, gauge := f.GetName(), f.GetHelp(), dto.MetricType_GAUGE

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,12 +39,9 @@ func all(string) bool { return true }
 
 func scrapeAs(t testing.TB, m *Metrics, shows func(string) bool) page {
 	t.Helper()
-	var text bytes.Buffer
-	if err := m.WriteText(&text, shows); err != nil {
-		t.Fatal(err)
-	}
+	text := textOf(t, m, shows)
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	p, err := parser.TextToMetricFamilies(&text)
+	p, err := parser.TextToMetricFamilies(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +195,10 @@ func TestTenRequests(t *testing.T) {
 				"vllm:iteration_tokens_total":                {100, 10*prompt + 100},
 				"weir:time_to_first_token_seconds":           {10, 10 * step},
 				"weir:inter_token_latency_seconds":           {90, 90 * step},
+				"weir:request_time_per_output_token_seconds": {10, 10 * step},
+				"weir:e2e_request_latency_seconds":           {10, 100 * step},
+				"weir:request_queue_time_seconds":            {10, 0},
+				"weir:request_prefill_time_seconds":          {10, 10 * step},
 			} {
 				m := p.find(t, name).Histogram
 				if d := m.GetSampleSum() - want.sum; m.GetSampleCount() != want.count || d < -1e-9 || d > 1e-9 {
@@ -233,6 +233,10 @@ func TestTenRequests(t *testing.T) {
 				{"vllm:request_success_total", 0, []string{"finished_reason=repetition"}},
 				{"vllm:num_requests_running", 0, nil}, {"vllm:num_requests_waiting", 0, nil}, {"vllm:kv_cache_usage_perc", 0, nil},
 				{"vllm:cache_config_info", 1, []string{"block_size=16", "num_gpu_blocks=100", "enable_prefix_caching=True", "cache_dtype=bfloat16", "engine=0"}},
+				{"vllm:engine_sleep_state", 1, []string{"sleep_state=awake"}}, {"vllm:engine_sleep_state", 0, []string{"sleep_state=weights_offloaded"}},
+				{"vllm:engine_sleep_state", 0, []string{"sleep_state=discard_all"}},
+				{"vllm:external_prefix_cache_queries_total", 0, nil}, {"vllm:external_prefix_cache_hits_total", 0, nil},
+				{"vllm:mm_cache_queries_total", 0, nil}, {"vllm:mm_cache_hits_total", 0, nil},
 				{"weir:engine_reopened_total", 0, nil}, {"weir:forced_tokens_total", 0, nil},
 				{"weir:sequences_sitting_out", 0, nil}, {"weir:postponed_tokens_total", 0, nil}, {"weir:slow_masks_total", 0, nil}, {"weir:mask_wait_seconds_total", 0, nil}, {"weir:aborted_requests_total", 0, nil},
 			} {
@@ -273,7 +277,7 @@ func TestBucketsAndNames(t *testing.T) {
 			}
 		}
 		for name := range p {
-			for _, lacking := range []string{"spec_decode", "lora", "mm_cache", "sleep", "external", "nixl"} {
+			for _, lacking := range []string{"spec_decode", "lora", "nixl", "kv_offload", "kv_block_", "estimated_"} {
 				if strings.Contains(name, lacking) {
 					t.Errorf("%s is about something that this server does not have", name)
 				}
@@ -528,22 +532,66 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	})
 }
 
-// BenchmarkScrape writes a page without and with the series of projects. Gateways ask for a
-// page every 50 ms and expect it within a millisecond.
+// BenchmarkScrape writes a page beside 1,000 requests that run, without and with the series
+// of projects. Gateways ask for a page every 50 ms and expect it within a millisecond.
 func BenchmarkScrape(b *testing.B) {
-	h := start(b, simple, nil)
-	defer h.stop()
+	const running = 1000
+	spec := simple
+	spec.MaxSeqs, spec.MaxTokens, spec.NumBlocks, spec.MaxSeqTokens = running, 4*running, 40*running, 512
+	// A step ends every 10 ms, as on a device that has this many sequences to compute.
+	e := engine.New(engine.Config{MaxLive: 2 * running, Caching: true}, func() (backend.Backend, error) {
+		return sim.NewOracle(spec, sim.OracleConfig{Hook: func(c sim.Call, _ int) error {
+			if c == sim.End {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		}})
+	})
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	go func() { _ = e.Run(ctx) }() // its error is that of the context
+	<-e.Ready()
+	m := New()
+	m.SetEngine(e, Model{Name: "tiny", MaxLen: spec.MaxSeqTokens, CacheType: "bfloat16"})
 	for i := range 2 * maxProjects {
-		h.m.Used(fmt.Sprintf("team/%d", i), 10, 3)
+		m.Used(fmt.Sprintf("team/%d", i), 10, 3)
+	}
+	var load sync.WaitGroup
+	for i := range running {
+		load.Go(func() { keepAsking(ctx, e, ask(byte(i), 20, 450)) })
+	}
+	for e.Stats().Running < running/2 {
+		time.Sleep(time.Millisecond)
 	}
 	for name, shows := range map[string]func(string) bool{"public": nil, "projects": all} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := h.m.WriteText(io.Discard, shows); err != nil {
+				if err := m.WriteText(io.Discard, shows); err != nil {
 					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(float64(e.Stats().Running), "running")
 		})
+	}
+	cancel()
+	load.Wait()
+}
+
+// keepAsking submits a request again and again, and reads the answers.
+func keepAsking(ctx context.Context, e *engine.Engine, r engine.Request) {
+	for ctx.Err() == nil {
+		s, err := e.Submit(r)
+		if err != nil {
+			return
+		}
+		var ev engine.Events
+		for over := false; !over; {
+			if s.Next(ctx, &ev) != nil {
+				s.Cancel()
+				return
+			}
+			over = slices.ContainsFunc(ev.Items, func(item engine.Event) bool { return item.Reason != engine.NotDone })
+		}
 	}
 }

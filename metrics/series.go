@@ -7,9 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-
 	"weir/engine"
 )
 
@@ -33,6 +30,10 @@ const (
 	decode
 	firstTokenFine
 	interTokenFine
+	perTokenFine
+	queuedFine
+	prefillFine
+	totalFine
 	histograms // how many there are
 )
 
@@ -44,8 +45,10 @@ var (
 	tokenBounds     = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
 	requestBounds   = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
 
-	// vLLM's buckets tell nothing about a model that needs less than 10 ms for a token.
-	fineBounds = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
+	// vLLM's buckets tell nothing about a model that needs less than 10 ms for a token, or
+	// less than 300 ms for an answer.
+	fineBounds        = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
+	fineRequestBounds = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 50, 100, 200, 500}
 )
 
 // oneTwoFive returns 1, 2, 5, 10, 20, 50 … up to most.
@@ -83,11 +86,9 @@ type tally struct {
 
 // series are the series of an engine.
 type series struct {
-	engine *engine.Engine
-	bounds [histograms][]float64
-	names  [histograms]name
-	scalar []scalar
-	info   prometheus.Metric
+	engine   *engine.Engine
+	bounds   [histograms][]float64
+	families []*family
 
 	mu struct {
 		sync.Mutex
@@ -95,62 +96,17 @@ type series struct {
 	}
 }
 
-// scalar is a counter or a gauge.
-type scalar struct {
-	name
-	gauge bool
-	value func(*engine.Stats, *tally) float64
-}
-
-// name is what the client library has to know about a series. It is made once; the library's
-// constant histograms would make a map, sort it and copy the labels at every scrape.
-type name struct {
-	desc   *prometheus.Desc
-	labels []*dto.LabelPair
-}
-
-func newName(text, help string, labels prometheus.Labels) name {
-	d := prometheus.NewDesc(text, help, nil, labels)
-	return name{d, prometheus.MakeLabelPairs(d, nil)}
-}
-
-// point is the value of a series at one moment.
-type point struct {
-	name
-	counter   *dto.Counter // exactly one of these three is set
-	gauge     *dto.Gauge
-	histogram *dto.Histogram
-}
-
-func (p point) Desc() *prometheus.Desc { return p.desc }
-
-func (p point) Write(m *dto.Metric) error {
-	m.Label, m.Counter, m.Gauge, m.Histogram = p.labels, p.counter, p.gauge, p.histogram
-	return nil
-}
-
-func (c *cells) histogram(bounds []float64) *dto.Histogram {
-	h := &dto.Histogram{SampleSum: &c.sum, Bucket: make([]*dto.Bucket, len(bounds))}
-	all, upTo, n := make([]dto.Bucket, len(bounds)), make([]uint64, len(bounds)), uint64(0)
-	for i := range bounds {
-		n += c.counts[i]
-		upTo[i] = n
-		all[i].UpperBound, all[i].CumulativeCount = &bounds[i], &upTo[i]
-		h.Bucket[i] = &all[i]
-	}
-	n += c.counts[len(bounds)]
-	h.SampleCount = &n
-	return h
-}
-
 // number is the value of the label "engine". There is one engine.
 const number = "0"
 
-// newSeries returns the series of an engine, which begin at 0. full counts the requests that
-// any engine of the server has refused because it was full.
-func newSeries(e *engine.Engine, about Model, full *atomic.Uint64) *series {
+// newSeries returns the series of an engine, which begin at 0 and count since a moment, in
+// seconds since 1970. full counts the requests that any engine of the server has refused
+// because it was full.
+func newSeries(e *engine.Engine, about Model, full *atomic.Uint64, since float64) *series {
 	s := &series{engine: e}
-	own := prometheus.Labels{"model_name": about.Name, "engine": number}
+	own := map[string]string{"model_name": about.Name, "engine": number}
+	plain := sorted(own)
+	s.families = append(s.families, cacheInfo(e, about))
 	tokens := oneTwoFive(about.MaxLen)
 	for i, h := range [histograms]struct {
 		name, help string
@@ -174,27 +130,52 @@ func newSeries(e *engine.Engine, about Model, full *atomic.Uint64) *series {
 		decode:            {"vllm:request_decode_time_seconds", "Time from the first to the last token of a finished request.", requestBounds},
 		firstTokenFine:    {"weir:time_to_first_token_seconds", "Time from arrival to the first token, in buckets for fast models.", fineBounds},
 		interTokenFine:    {"weir:inter_token_latency_seconds", "Time between two outputs of a request, in buckets for fast models.", fineBounds},
+		perTokenFine:      {"weir:request_time_per_output_token_seconds", "Time from the first to the last token of a finished request, by tokens after the first, in buckets for fast models.", fineBounds},
+		queuedFine:        {"weir:request_queue_time_seconds", "Time a finished request waited for its first step, in buckets for fast models.", fineRequestBounds},
+		prefillFine:       {"weir:request_prefill_time_seconds", "Time from the first step of a finished request to its first token, in buckets for fast models.", fineRequestBounds},
+		totalFine:         {"weir:e2e_request_latency_seconds", "Time from arrival to the end of a request, in buckets for fast models.", fineRequestBounds},
 	} {
-		s.bounds[i], s.names[i] = h.bounds, newName(h.name, h.help, own)
+		f := histogramFamily(h.name, h.help, plain, i, h.bounds)
+		f.complete("histogram", h.help, since)
+		s.bounds[i], s.families = h.bounds, append(s.families, f)
 	}
+	s.addScalars(about, full, since)
+	return s
+}
 
-	add := func(gauge bool, name, help string, value func(*engine.Stats, *tally) float64, more ...string) {
-		labels := prometheus.Labels{}
-		for k, v := range own {
-			labels[k] = v
+// addScalars adds the counters and gauges.
+func (s *series) addScalars(about Model, full *atomic.Uint64, since float64) {
+	of := func(gauge bool, name, help string, labels map[string]string, value func(*engine.Stats, *tally) float64) {
+		kind := "counter"
+		if gauge {
+			kind = "gauge"
 		}
+		f := s.families[len(s.families)-1]
+		if f.name != name { // series of one name come one after the other
+			f = &family{name: name, head: head(name, help, kind)}
+			s.families = append(s.families, f)
+		}
+		pairs := sorted(labels)
+		f.samples = append(f.samples, sample{line(name, pairs), pairs, value})
+		f.complete(kind, help, since)
+	}
+	add := func(gauge bool, name, help string, value func(*engine.Stats, *tally) float64, more ...string) {
+		labels := map[string]string{"model_name": about.Name, "engine": number}
 		for i := 0; i < len(more); i += 2 {
 			labels[more[i]] = more[i+1]
 		}
-		s.scalar = append(s.scalar, scalar{newName(name, help, labels), gauge, value})
+		of(gauge, name, help, labels, value)
 	}
 	const refused = "Requests refused because of a limit on those that are accepted, by the name of its flag in vLLM."
 	before := full.Load()
-	for reason, value := range map[string]func(*engine.Stats, *tally) float64{
-		"max_num_queued_reqs":   func(*engine.Stats, *tally) float64 { return float64(full.Load() - before) },
-		"max_num_queued_tokens": func(*engine.Stats, *tally) float64 { return 0 },
+	for _, limit := range []struct {
+		reason string
+		value  func(*engine.Stats, *tally) float64
+	}{
+		{"max_num_queued_reqs", func(*engine.Stats, *tally) float64 { return float64(full.Load() - before) }},
+		{"max_num_queued_tokens", func(*engine.Stats, *tally) float64 { return 0 }},
 	} {
-		s.scalar = append(s.scalar, scalar{newName("vllm:admission_rejections_total", refused, prometheus.Labels{"model_name": about.Name, "reason": reason}), false, value})
+		of(false, "vllm:admission_rejections_total", refused, map[string]string{"model_name": about.Name, "reason": limit.reason}, limit.value)
 	}
 	gauge := func(name, help string, value func(*engine.Stats) float64) {
 		add(true, name, help, func(st *engine.Stats, _ *tally) float64 { return value(st) })
@@ -207,11 +188,27 @@ func newSeries(e *engine.Engine, about Model, full *atomic.Uint64) *series {
 	const waiting = "Sequences that wait, by reason: for room, or for something else, which nothing does here."
 	add(true, "vllm:num_requests_waiting_by_reason", waiting, func(st *engine.Stats, _ *tally) float64 { return float64(st.Waiting) }, "reason", "capacity")
 	add(true, "vllm:num_requests_waiting_by_reason", waiting, func(*engine.Stats, *tally) float64 { return 0 }, "reason", "deferred")
+	const sleep = "Whether the engine is awake, which it always is here, or in which way it sleeps."
+	for _, state := range []string{"awake", "weights_offloaded", "discard_all"} {
+		is := 0.
+		if state == "awake" {
+			is = 1
+		}
+		add(true, "vllm:engine_sleep_state", sleep, func(*engine.Stats, *tally) float64 { return is }, "sleep_state", state)
+	}
 	gauge("vllm:kv_cache_usage_perc", "Part of the KV blocks that is in use, 0 to 1.", func(st *engine.Stats) float64 {
 		return float64(st.BlocksUsed) / float64(max(1, st.BlocksTotal))
 	})
 	count("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", func(st *engine.Stats, _ *tally) uint64 { return st.PrefixQueries })
 	count("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", func(st *engine.Stats, _ *tally) uint64 { return st.PrefixHits })
+	for _, of := range []struct{ name, help string }{
+		{"vllm:external_prefix_cache_queries_total", "Prompt tokens looked up in a cache that servers share; there is none, so that this is 0."},
+		{"vllm:external_prefix_cache_hits_total", "Prompt tokens found in a cache that servers share; there is none, so that this is 0."},
+		{"vllm:mm_cache_queries_total", "Images and the like looked up in a cache; there is none, so that this is 0."},
+		{"vllm:mm_cache_hits_total", "Images and the like found in a cache; there is none, so that this is 0."},
+	} {
+		count(of.name, of.help, func(*engine.Stats, *tally) uint64 { return 0 })
+	}
 	count("vllm:num_preemptions_total", "Times that a sequence's KV blocks were taken back.", func(st *engine.Stats, _ *tally) uint64 { return st.Preemptions })
 	count("vllm:prompt_tokens_total", "Prompt tokens of requests that got their first token.", func(_ *engine.Stats, t *tally) uint64 { return t.prompt })
 	count("vllm:prompt_tokens_cached_total", "Of those, tokens that were cached.", func(_ *engine.Stats, t *tally) uint64 { return t.cached })
@@ -237,13 +234,11 @@ func newSeries(e *engine.Engine, about Model, full *atomic.Uint64) *series {
 	count("weir:postponed_tokens_total", "Tokens that were drawn in a later step, because the mask of a constraint was late.", func(st *engine.Stats, _ *tally) uint64 { return st.Postponed })
 	count("weir:slow_masks_total", "Times that the masks of a request took so long that they were put off behind those of others.", func(st *engine.Stats, _ *tally) uint64 { return st.SlowMasks })
 	add(false, "weir:mask_wait_seconds_total", "Time that steps have waited for masks.", func(st *engine.Stats, _ *tally) float64 { return st.MaskWait.Seconds() })
+	count("weir:aged_sequences_total", "Sequences that were made as urgent as any, because more urgent ones had been served for long.", func(st *engine.Stats, _ *tally) uint64 { return st.Aged })
 	count("weir:engine_reopened_total", "Times that the backend failed and was opened again.", func(st *engine.Stats, _ *tally) uint64 { return st.Reopened })
 	count("weir:engine_steps_total", "Engine steps.", func(st *engine.Stats, _ *tally) uint64 { return st.Steps })
 
-	s.addCache(e, add)
-
-	s.info = cacheInfo(e, about)
-	return s
+	s.addCache(s.engine, add)
 }
 
 // addCache adds the series of networks with a recurrent state, or with layers that see a window or a chunk. Others do not have them.
@@ -270,11 +265,11 @@ func (s *series) addCache(e *engine.Engine, add func(gauge bool, name, help stri
 // Python's spellings. Gateways size their model of the prefix cache by block_size and
 // num_gpu_blocks. What this server does not have is None, or off. The first block of the
 // cache is the null block, which no sequence uses.
-func cacheInfo(e *engine.Engine, about Model) prometheus.Metric {
+func cacheInfo(e *engine.Engine, about Model) *family {
 	const none, no = "None", "False"
 	spec := e.Spec()
 	block, blocks := strconv.Itoa(spec.BlockTokens), spec.NumBlocks-1
-	labels := prometheus.Labels{
+	labels := map[string]string{
 		"engine": number, "block_size": block, "num_gpu_blocks": strconv.Itoa(blocks), "cache_dtype": about.CacheType,
 		"enable_prefix_caching": no, "prefix_caching_hash_algo": "sha256", "hash_block_size": block, "prefix_match_unit": none, "cache_hit_alignment_tokens": none,
 		"kv_cache_size_tokens": strconv.Itoa(spec.PoolTokens()), "kv_cache_max_concurrency": strconv.FormatFloat(float64(spec.PoolTokens())/float64(about.MaxLen), 'g', 6, 64),
@@ -282,6 +277,8 @@ func cacheInfo(e *engine.Engine, about Model) prometheus.Metric {
 		"gpu_memory_utilization": none, "kv_cache_memory_bytes": none, "num_gpu_blocks_override": none, "num_cpu_blocks": none,
 		"kv_cache_dtype_skip_layers": "[]", "kv_cache_layout": none, "kv_sharing_fast_prefill": no, "kv_offloading_backend": none, "kv_offloading_size": none,
 		"mamba_block_size": none, "mamba_cache_dtype": none, "mamba_cache_mode": none, "mamba_page_size_padded": none, "mamba_ssm_cache_dtype": none,
+		"_block_size_resolved": "True", "prefix_cache_retention_interval": none, "skip_page_size_padded": none, "enable_mamba_shared_prefix_checkpoint": no,
+		"replayssm_buffer_len": none, "use_replayssm": no, "use_kda_recoverssm": no, "simple_cpu_offload_num_blocks": none, "swa_bounded_replay": no,
 	}
 	if e.Caching() {
 		labels["enable_prefix_caching"] = "True"
@@ -289,7 +286,10 @@ func cacheInfo(e *engine.Engine, about Model) prometheus.Metric {
 	if about.CacheType == "" {
 		labels["cache_dtype"] = "auto"
 	}
-	return prometheus.MustNewConstMetric(prometheus.NewDesc("vllm:cache_config_info", "The KV cache, in labels.", nil, labels), prometheus.GaugeValue, 1)
+	const name = "vllm:cache_config_info"
+	pairs := sorted(labels)
+	one := func(*engine.Stats, *tally) float64 { return 1 }
+	return &family{name: name, head: head(name, "The KV cache, in labels.", "gauge"), samples: []sample{{line(name, pairs), pairs, one}}}
 }
 
 // observe counts a report. The engine's loop calls it.
@@ -332,16 +332,20 @@ func (s *series) end(e *engine.Ended) {
 		s.tokens(longestGeneration, e.Longest)
 	}
 	s.time(total, e.Total, 1)
+	s.time(totalFine, e.Total, 1)
 	if e.Queue >= 0 {
 		s.time(queued, e.Queue, 1)
+		s.time(queuedFine, e.Queue, 1)
 	}
 	if e.Prefill >= 0 {
 		s.time(prefill, e.Prefill, 1)
+		s.time(prefillFine, e.Prefill, 1)
 		s.time(decode, e.Decode, 1)
 		s.time(inference, e.Prefill+e.Decode, 1)
 	}
 	if e.Output > 1 {
 		s.time(perToken, e.Decode/time.Duration(e.Output-1), 1)
+		s.time(perTokenFine, e.Decode/time.Duration(e.Output-1), 1)
 	}
 }
 
@@ -357,21 +361,14 @@ func (s *series) value(h int, v float64, n int) {
 	c.sum += v * float64(n)
 }
 
-func (s *series) collect(ch chan<- prometheus.Metric) {
+// append writes the series as they are at one moment.
+func (s *series) append(b []byte) []byte {
 	st := s.engine.Stats()
 	s.mu.Lock()
 	t := s.mu.tally
 	s.mu.Unlock()
-	ch <- s.info
-	for _, m := range s.scalar {
-		v := m.value(&st, &t)
-		if m.gauge {
-			ch <- point{name: m.name, gauge: &dto.Gauge{Value: &v}}
-		} else {
-			ch <- point{name: m.name, counter: &dto.Counter{Value: &v}}
-		}
+	for _, f := range s.families {
+		b = f.append(b, &st, &t)
 	}
-	for h, bounds := range s.bounds {
-		ch <- point{name: s.names[h], histogram: t.cells[h].histogram(bounds)}
-	}
+	return b
 }

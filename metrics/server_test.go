@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -108,6 +110,31 @@ func TestRejected(t *testing.T) {
 			t.Errorf("%s: %v, want %v", r, got, want)
 		}
 	}
+	m.Rejected("a reason that nobody knows")
+	m.Rejected("another one")
+	p = scrape(t, m, false)
+	if n := p.value(t, "weir:rejected_requests_total", "reason=other"); n != 2 || len(p["weir:rejected_requests_total"].Metric) != len(reasons)+1 {
+		t.Errorf("%v refusals for other reasons, %d series", n, len(p["weir:rejected_requests_total"].Metric))
+	}
+}
+
+// TestConnections: the series of connections.
+func TestConnections(t *testing.T) {
+	m := New()
+	m.SetConnections(func() Sockets { return Sockets{Open: 7, Idle: 4, Accepted: 9, Received: 100, Sent: 3000} })
+	p := scrape(t, m, false)
+	for _, c := range []struct {
+		name   string
+		want   float64
+		labels []string
+	}{
+		{"weir:http_connections", 3, []string{"state=active"}}, {"weir:http_connections", 4, []string{"state=idle"}},
+		{"weir:http_connections_total", 9, nil}, {"weir:http_received_bytes_total", 100, nil}, {"weir:http_sent_bytes_total", 3000, nil},
+	} {
+		if got := p.value(t, c.name, c.labels...); got != c.want {
+			t.Errorf("%s %v is %v, want %v", c.name, c.labels, got, c.want)
+		}
+	}
 }
 
 // TestStores: the series of databases, and of trajectories.
@@ -138,6 +165,20 @@ func TestStores(t *testing.T) {
 	}
 }
 
+// textOf is a page of metrics.
+func textOf(t testing.TB, m *Metrics, shows func(string) bool) *bytes.Buffer {
+	t.Helper()
+	var text bytes.Buffer
+	err := m.WriteText(&text, shows)
+	if shows != nil {
+		err = errors.Join(err, m.WriteShares(&text, shows))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &text
+}
+
 // TestMetricsDocument: docs/interface/metrics.md has every series, with its type, labels
 // and help, and no others. The go_* are the library's.
 func TestMetricsDocument(t *testing.T) {
@@ -156,9 +197,13 @@ func TestMetricsDocument(t *testing.T) {
 		h := start(t, hybrid, nil)
 		defer h.stop()
 		h.m.Used("", 1, 1)
+		h.run(t, ask(1, 10, 1))
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})
 		h.m.SetMemory(memory.New(1, 0))
 		h.m.SetCredentials(func() bool { return false })
+		h.m.SetTLS(time.Now, func() bool { return false })
+		h.m.HandshakeFailed(HandshakePlain)
+		h.m.SetConnections(func() Sockets { return Sockets{} })
 		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
 		var want []string
 		p := scrape(t, h.m, true)

@@ -13,7 +13,7 @@ import (
 	"weir/weights"
 )
 
-// Runner is a backend.Backend over a Device. It allocates nothing per step.
+// Runner is a backend.Backend over a Device, and a backend.Copier if the device is one. It allocates nothing per step.
 type Runner struct {
 	dev  Device
 	spec backend.Spec
@@ -288,6 +288,24 @@ func (r *Runner) ResizeKV(numBlocks int) error {
 	}
 	r.spec.NumBlocks = numBlocks
 	return nil
+}
+
+// CopySizes implements backend.Copier, as far as the device does.
+func (r *Runner) CopySizes() (block, state int, ok bool) {
+	if d, can := r.dev.(backend.Copier); can {
+		return d.CopySizes()
+	}
+	return 0, 0, false
+}
+
+// CopyOut implements backend.Copier.
+func (r *Runner) CopyOut(dst []byte, state bool, id int32) error {
+	return r.dev.(backend.Copier).CopyOut(dst, state, id)
+}
+
+// CopyIn implements backend.Copier.
+func (r *Runner) CopyIn(src []byte, state bool, id int32) error {
+	return r.dev.(backend.Copier).CopyIn(src, state, id)
 }
 
 // Shorten makes tokens the longest sequence, which may not be longer than it was. So a pool of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -220,5 +221,80 @@ func TestMetricsUnderLoad(t *testing.T) {
 	}
 	if st := h.Engine.Stats(); st.Finished[engine.Length]+st.Finished[engine.Stop] != 80 || !strings.Contains(text.String(), "vllm:request_params_n_count{engine=\"0\",model_name=\"tiny\"} 40\n") {
 		t.Errorf("%+v\n%s", st, text.String())
+	}
+}
+
+// What went over connections is counted, streams and headers too, and connections are open as
+// long as their clients are.
+func TestMetricsConnections(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	number := func(series string) float64 {
+		t.Helper()
+		v, err := strconv.ParseFloat(h.Scraped()[series], 64)
+		if err != nil {
+			t.Fatalf("%s: %v", series, err)
+		}
+		return v
+	}
+	sent, received, accepted := number("weir:http_sent_bytes_total"), number("weir:http_received_bytes_total"), number("weir:http_connections_total")
+	body := servertest.Body(t, map[string]any{"stream": true, "max_tokens": 50, "ignore_eos": true})
+	resp := h.Do("POST", servertest.ChatPath, body)
+	answer, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || len(answer) < 1000 {
+		t.Fatalf("%d bytes, %v", len(answer), err)
+	}
+	if n := number("weir:http_sent_bytes_total") - sent; n < float64(len(answer)) {
+		t.Errorf("%v bytes were sent, and %d arrived", n, len(answer))
+	}
+	if n := number("weir:http_received_bytes_total") - received; n < float64(len(body)) {
+		t.Errorf("%v bytes were received, and %d sent", n, len(body))
+	}
+	if n := number("weir:http_connections_total"); accepted < 1 || n < accepted {
+		t.Errorf("%v connections, and %v before", n, accepted)
+	}
+	if n := number(`weir:http_connections{state="active"}`); n != 1 { // that of the scrape
+		t.Errorf("%v connections have a request", n)
+	}
+}
+
+// docs/interface/metrics.md has every series that a server shows, and its tables have none that
+// a server with everything does not show.
+func TestMetricsDocumented(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../docs/interface/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for line := range strings.Lines(string(source)) {
+		if name, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ = strings.Cut(name, "`")
+			documented[name] = true
+		}
+	}
+	h, _ := servertest.NewRecording(t, nil)
+	h.Complete(t, nil)
+	shown := map[string]bool{}
+	for series := range h.Scraped() {
+		name, _, _ := strings.Cut(series, "{")
+		family := name
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			if base := strings.TrimSuffix(name, suffix); documented[base] {
+				family = base
+			}
+		}
+		shown[family] = true
+		created := strings.TrimSuffix(name, "_created")
+		if !documented[family] && !strings.HasPrefix(name, "go_") && !(created != name && (documented[created] || documented[created+"_total"])) {
+			t.Errorf("%s is not documented", name)
+		}
+	}
+	for name := range documented {
+		// The first three are there for some networks only, the fourth with a credentials file, and the others with HTTPS.
+		if !shown[name] && name != "weir:state_slots" && name != "weir:state_checkpoint_hits_total" && name != "weir:kv_blocks_used" && name != "weir:credentials_stale" && !strings.HasPrefix(name, "weir:tls_") {
+			t.Errorf("%s is documented and not shown", name)
+		}
 	}
 }

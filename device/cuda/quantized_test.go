@@ -17,8 +17,11 @@ import (
 )
 
 // TestQuantizedLikeTheCPU: with 8 and 4 bits per weight, the logits of the bundled model
-// are near those of the CPU with the same weights. The CPU rounds activations, too. Storing
-// weights in 4 bits moves the logits ten times as far.
+// are near those of the CPU with the same weights. The CPU rounds activations to 8 bits, too,
+// and the GPU does not. With weights of 8 bits that is about as much as rounding them moves
+// the logits, so the GPU must be nearer to whole weights than the CPU is. Storing weights in
+// 4 bits moves the logits ten times as far. How far depends on the weights themselves, so the
+// errors are compared with each other, and the fixed limit is a wide one.
 func TestQuantizedLikeTheCPU(t *testing.T) {
 	m, err := model.OpenFS(models.Bundled())
 	if err != nil {
@@ -38,19 +41,21 @@ func TestQuantizedLikeTheCPU(t *testing.T) {
 	}
 	plain := run(onCPU(t, m, cpu.BF16, o))
 	for _, f := range []struct {
-		gpu   cuda.Format
-		cpu   cpu.Format
-		limit float64
-	}{{cuda.Q8, cpu.Q8, 0.03}, {cuda.Q4, cpu.Q4, 0.03}} {
+		gpu cuda.Format
+		cpu cpu.Format
+	}{{cuda.Q8, cpu.Q8}, {cuda.Q4, cpu.Q4}} {
 		t.Run(f.gpu.String(), func(t *testing.T) {
 			cfg := config()
 			cfg.Weights = f.gpu
 			got, want := run(onGPU(t, m, cfg, o)), run(onCPU(t, m, f.cpu, o))
-			e, whole := logitError(got, want), logitError(want, plain)
-			if !(e < f.limit) || f.gpu == cuda.Q4 && !(3*e < whole) {
-				t.Errorf("%s: logits differ by %.4f, and by %.4f from those of whole weights", f.gpu, e, whole)
+			e, ofGPU, ofCPU := logitError(got, want), logitError(got, plain), logitError(want, plain)
+			near := ofGPU < ofCPU && e < ofCPU
+			if f.gpu == cuda.Q4 {
+				near = 3*e < ofCPU && 3*e < ofGPU
 			}
-			t.Logf("%s: error %.4f; from whole weights %.4f", f.gpu, e, whole)
+			if !near || e > 0.1 {
+				t.Errorf("%s: logits differ by %.4f; from those of whole weights by %.4f, on the CPU by %.4f", f.gpu, e, ofGPU, ofCPU)
+			}
 			for r := range tokens {
 				x, y := got[r*v:(r+1)*v], want[r*v:(r+1)*v]
 				if a, b := best(x), best(y); a != b && margin(y) > 0.1*spread(y) {

@@ -489,7 +489,7 @@ func TestTextErrors(t *testing.T) {
 		"suffix":             {map[string]any{"suffix": "x"}, 400, "suffix"},
 		"no output":          {map[string]any{"max_tokens": 0}, 400, "max_tokens"},
 		"far too long":       {map[string]any{"prompt": []string{"a", strings.Repeat("word ", 20000)}}, 400, "input_text"},
-		"over the context":   {map[string]any{"max_tokens": 1025}, 400, "max_tokens"},
+		"over the context":   {map[string]any{"prompt": slices.Repeat([]int{5}, 1025)}, 400, "input_tokens"},
 		"ids too long":       {map[string]any{"prompt": make([]int, 1025)}, 400, "input_tokens"},
 		"logprobs":           {map[string]any{"logprobs": 21}, 400, "logprobs"},
 		"echoed logprobs":    {map[string]any{"logprobs": 21, "echo": true}, 400, "-"},

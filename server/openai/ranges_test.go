@@ -64,8 +64,6 @@ func TestRanges(t *testing.T) {
 		{"C41", map[string]any{"max_tokens": -1}, 400, "max_tokens", ""},
 		{"C41", map[string]any{"max_tokens": nil, "max_completion_tokens": 0}, 400, "max_tokens", ""},
 		{"C42", map[string]any{"max_tokens": -1, "max_completion_tokens": 2}, 200, "", ""},
-		{"C43", map[string]any{"max_tokens": 1025}, 400, "max_tokens", ""},
-		{"C43", map[string]any{"max_completion_tokens": 1025}, 400, "max_completion_tokens", ""},
 		{"C44", map[string]any{"messages": servertest.UserSays(strings.Repeat("a b ", 600))}, 400, "input_tokens", "which exceeds this limit even without any output tokens"},
 		{"C46", map[string]any{"truncate_prompt_tokens": -2}, 400, "-", ""},
 		{"C46", map[string]any{"truncate_prompt_tokens": 0}, 400, "", "The decoder prompt cannot be empty"},
@@ -204,7 +202,7 @@ func TestC46Truncation(t *testing.T) {
 }
 
 // An output that does not fit the context beside the prompt is as long as fits.
-func TestK1K2OutputIsClamped(t *testing.T) {
+func TestK1K2C43OutputIsClamped(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	for _, field := range []string{"max_tokens", "max_completion_tokens"} {
@@ -224,12 +222,28 @@ func TestK1K2OutputIsClamped(t *testing.T) {
 			}
 		}
 	}
-	status, answer := h.Chat(map[string]any{"max_tokens": 1024, "min_tokens": 1024})
+	// C43: the same with a limit that no prompt would leave room for.
+	for field, most := range map[string]int{"max_tokens": 1025, "max_completion_tokens": 32_000} {
+		fields := map[string]any{"max_tokens": nil, "ignore_eos": true, "temperature": 0}
+		fields[field] = most
+		if c := h.Complete(t, fields); c.Usage.Total != 1024 || c.Choices[0].FinishReason != "length" {
+			t.Errorf("C43: %s: %+v", field, c.Usage)
+		}
+	}
+	status, answer := h.Chat(map[string]any{"max_tokens": 9_223_372_036_854_775_807, "min_tokens": 1025})
+	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "min_tokens must be less than or equal to max_tokens=1") {
+		t.Error("C43:", answer)
+	}
+	status, answer = h.Chat(map[string]any{"messages": servertest.UserSays(strings.Repeat("a b ", 800)), "max_tokens": 32_000})
+	servertest.Refused(t, status, answer, 400, "input_tokens")
+	status, answer = h.Chat(map[string]any{"max_tokens": 1024, "min_tokens": 1024})
 	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "min_tokens must be less than or equal to max_tokens=1") {
 		t.Error(answer)
 	}
-	if a := h.texts(t, map[string]any{"prompt": []int{5, 6, 7}, "max_tokens": 1024, "ignore_eos": true, "temperature": 0}); a.Usage.Completion != 1021 {
-		t.Errorf("completions: %+v", a.Usage)
+	for _, most := range []int{1024, 128_000} {
+		if a := h.texts(t, map[string]any{"prompt": []int{5, 6, 7}, "max_tokens": most, "ignore_eos": true, "temperature": 0}); a.Usage.Completion != 1021 {
+			t.Errorf("completions: %+v", a.Usage)
+		}
 	}
 }
 

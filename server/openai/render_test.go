@@ -84,7 +84,7 @@ func TestRender(t *testing.T) {
 		status     int
 		param      string
 	}{
-		{servertest.ChatPath, "{", 400, ""}, {servertest.ChatPath, servertest.Body(t, map[string]any{"model": "nobody"}), 404, "model"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"max_tokens": 1025}), 400, "max_tokens"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"chat_template": "x"}), 400, ""},
+		{servertest.ChatPath, "{", 400, ""}, {servertest.ChatPath, servertest.Body(t, map[string]any{"model": "nobody"}), 404, "model"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"truncate_prompt_tokens": 1025}), 400, "truncate_prompt_tokens"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"chat_template": "x"}), 400, ""},
 		{servertest.TextPath, "{}", 400, "prompt"}, {servertest.TextPath, servertest.TextBody(t, map[string]any{"prompt": []int{servertest.Vocabulary}}), 400, ""}, {servertest.TextPath, servertest.TextBody(t, map[string]any{"suffix": "x"}), 400, "suffix"},
 	} {
 		status, answer, _ := h.Get("POST", c.path+"/render", c.body)

@@ -27,6 +27,8 @@ type places struct {
 	idle  idleFirst           // those with a connection that waits
 	now   func() time.Time
 	busy  retry.Mean // how long connections do not wait for a request
+
+	sleepers int // connections that wait for a request
 }
 
 // address is what places know of a client's address.
@@ -110,6 +112,7 @@ func (p *places) wait(c *conn) {
 	p.rested(c)
 	a := p.of[c.address]
 	c.waiting = a.idle.PushBack(c)
+	p.sleepers++
 	p.order(a)
 }
 
@@ -136,16 +139,12 @@ func (p *places) leave(c *conn) {
 	a := p.of[c.address]
 	a.idle.Remove(c.waiting)
 	c.waiting = nil
+	p.sleepers--
 	p.order(a)
 }
 
-// waiting counts the connections that wait for a request.
-func (p *places) waiting() (n int) {
-	for _, a := range p.idle {
-		n += a.idle.Len()
-	}
-	return n
-}
+// waiting is the number of connections that wait for a request.
+func (p *places) waiting() int { return p.sleepers }
 
 // order moves an address whose number of waiting connections has changed.
 func (p *places) order(a *address) {

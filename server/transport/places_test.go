@@ -120,6 +120,9 @@ func TestPlacesAtRandom(t *testing.T) {
 		if r.taken != len(r.open) || r.taken > r.most || len(r.idle) > 0 && r.idle[0].idle.Len() != r.mostIdle() {
 			t.Fatalf("%d of %d places are taken by %d connections", r.taken, r.most, len(r.open))
 		}
+		if n := r.allIdle(); r.waiting() != n {
+			t.Fatalf("%d connections wait, not %d", n, r.waiting())
+		}
 	}
 	for len(r.open) > 0 {
 		r.drop(t, r.open[0])
@@ -177,6 +180,16 @@ func (r *randomPlaces) mostIdle() (n int) {
 	return n
 }
 
+// allIdle counts the connections that wait for a request.
+func (r *randomPlaces) allIdle() (n int) {
+	for _, c := range r.open {
+		if c.waiting != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // poor is a listener whose process may have a number of open sockets, and no more.
 type poor struct {
 	net.Listener
@@ -215,7 +228,7 @@ func TestNoDescriptors(t *testing.T) {
 	w := newWatcher(slog.New(slog.NewTextHandler(&log, nil)))
 	cs := newConnections(w, time.Minute, 100, time.Now)
 	p := &poor{limit: 3, open: new(atomic.Int64)}
-	l := &listener{p, cs, new(atomic.Bool), nil, false}
+	l := &listener{Listener: p, conns: cs, closing: new(atomic.Bool)}
 	accept := func() *conn {
 		t.Helper()
 		nc, err := l.Accept()
