@@ -152,7 +152,7 @@ func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 	c := engine.Config{
 		// There are priorities whatever --scheduling-policy says: batches have the lowest. The flag decides whether requests may name one.
 		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: true, WholePrompts: !o.chunked, StateEvery: stateEvery},
-		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt,
+		Caching:   o.caching, MaxLive: o.maxLive, MaxPrompts: o.maxPrompts, MaxChunk: o.longPrompt,
 	}
 	if !o.chunked {
 		c.MaxChunk = 0

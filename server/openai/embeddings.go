@@ -367,9 +367,10 @@ func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 	}
 	for i := range p.requests {
 		r := &p.requests[i]
-		r.Arrived, r.Tenant, r.Project = c.Begun, c.Tenant(), c.Project
+		r.Arrived, r.MaxWait, r.Tenant, r.Project = c.Begun, w.wait, c.Tenant(), c.Project
 		r.Priority = priorityOf(c, r.Priority)
 	}
+	p.requests[0].Place = w.place
 	st, err := m.Engine.SubmitAll(p.requests)
 	if err != nil {
 		c.Fail(err)

@@ -3,6 +3,8 @@ package openai
 import (
 	"context"
 	"slices"
+	"strconv"
+	"time"
 
 	"weir/api"
 	"weir/auth"
@@ -29,6 +31,8 @@ type work[T any] struct {
 	made   T
 	model  *Model
 	memory *preparing
+	place  *engine.Place // nil: the engine does not compute it
+	wait   time.Duration // see engine.Request.MaxWait
 }
 
 // prepareBody reads the body of a JSON request and has a worker prepare it. If it fails,
@@ -42,6 +46,9 @@ func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare pre
 	}
 	if n := int64(c.Request.Header.ContentLength()); !s.fits(preparingByte*n + n) {
 		return w, failure.ErrBodyMemory
+	}
+	if w.wait, err = s.maxWait(c); err != nil {
+		return w, err
 	}
 	if err := c.Admit(what.tokens(c.Request.Header.ContentLength())); err != nil {
 		return w, err
@@ -64,6 +71,11 @@ func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare pre
 	// copies, and its results are read only after Do has said that it is done.
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
+	if what == toCompute {
+		if w.place, err = s.reserve(c, w.model, what.tokens(len(body)), w.wait, stop); err != nil {
+			return w, err
+		}
+	}
 	w.memory = newPreparing(s.http.Memory(), c.Tenant(), body, held, stop)
 	in := &input{body: body, from: Sender{c.RequestID, c.Project, c.Who}, memory: w.memory}
 	var bad error
@@ -102,6 +114,43 @@ func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare pre
 	w.made = *made
 	return w, nil
 }
+
+// reserve takes a place of the engine for a request, until it is submitted or its call ends. If the
+// place is lost, lost is called.
+func (s *Service) reserve(c *transport.Call, m *Model, tokens int64, wait time.Duration, lost func(error)) (*engine.Place, error) {
+	place, err := m.Engine.Reserve(engine.Reservation{
+		Tenant: c.Tenant(), Project: c.Project, Priority: priorityOf(c, 0), Tokens: int(tokens), Arrived: c.Begun, MaxWait: wait, Lost: lost,
+	})
+	if err == nil {
+		c.AtEnd(place.Release)
+	}
+	return place, err
+}
+
+// maxWait is how long the request may wait until something of it is computed: as long as the server
+// lets it, or less if it says so in a header. What is computed in the background has no limit.
+func (s *Service) maxWait(c *transport.Call) (time.Duration, error) {
+	if c.Background() {
+		return 0, nil
+	}
+	most := s.cfg.MaxQueueTime
+	text := string(c.Request.Header.Peek("X-Max-Queue-Time"))
+	if text == "" {
+		return most, nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds > 0 && seconds <= longestWait.Seconds()) {
+		return 0, failure.BadRequest("", "X-Max-Queue-Time must be a number of seconds above 0 and at most %v, got %q.", longestWait.Seconds(), text)
+	}
+	asked := max(1, time.Duration(seconds*float64(time.Second)))
+	if most > 0 {
+		asked = min(asked, most)
+	}
+	return asked, nil
+}
+
+// longestWait bounds X-Max-Queue-Time.
+const longestWait = 24 * time.Hour
 
 // tokens is about how many tokens a body of n bytes has, if they count; n below 0: it is not known.
 func (p purpose) tokens(n int) int64 {
@@ -158,7 +207,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		return
 	}
 	for i := range done.requests {
-		done.requests[i].Arrived = c.Begun
+		done.requests[i].Arrived, done.requests[i].MaxWait = c.Begun, w.wait
 		done.requests[i].Tenant, done.requests[i].Project = c.Tenant(), c.Project
 		done.requests[i].Priority = priorityOf(c, done.requests[i].Priority)
 	}
@@ -166,6 +215,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		done.reply.budget = s.unread.open(done.reply.unreadSize())
 		done.requests[0].Budget = done.reply.budget
 	}
+	done.requests[0].Place = w.place
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
 		done.reply.budget.close()
