@@ -175,6 +175,9 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, long
 	if longest := network.Config.MaxSeqTokens; m.maxModelLen < 0 || opt.MaxSeqTokens > longest {
 		return opt, fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", m.maxModelLen, longest)
 	}
+	if o.maxPrompts < 0 {
+		return opt, fmt.Errorf("--max-num-queued-tokens %d: it takes 0 or more", o.maxPrompts)
+	}
 	if o.longPrompt < 0 {
 		return opt, fmt.Errorf("--long-prefill-token-threshold %d: it takes 0 or more", o.longPrompt)
 	}

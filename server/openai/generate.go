@@ -139,8 +139,8 @@ func (s *Service) maxWait(c *transport.Call) (time.Duration, error) {
 		return most, nil
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(seconds > 0 && seconds <= longestWait.Seconds()) {
-		return 0, failure.BadRequest("", "X-Max-Queue-Time must be a number of seconds above 0 and at most %v, got %q.", longestWait.Seconds(), text)
+	if err != nil || !(seconds > 0 && seconds <= longestWait) {
+		return 0, failure.BadRequest("", "X-Max-Queue-Time must be a number of seconds above 0 and at most %d, got %q.", longestWait, text)
 	}
 	asked := max(1, time.Duration(seconds*float64(time.Second)))
 	if most > 0 {
@@ -149,8 +149,8 @@ func (s *Service) maxWait(c *transport.Call) (time.Duration, error) {
 	return asked, nil
 }
 
-// longestWait bounds X-Max-Queue-Time.
-const longestWait = 24 * time.Hour
+// longestWait bounds X-Max-Queue-Time, in seconds.
+const longestWait = 86_400
 
 // tokens is about how many tokens a body of n bytes has, if they count; n below 0: it is not known.
 func (p purpose) tokens(n int) int64 {
