@@ -86,13 +86,13 @@ func leave(dial func() (net.Conn, error), rnd *rand.Rand) error {
 		_, _ = io.WriteString(c, request[:rnd.IntN(len(request))])
 	case 1: // as soon as it is sent
 		_, _ = io.WriteString(c, request)
-	case 2: // in the middle of the answer
-		_, _ = io.WriteString(c, request)
+	case 2: // in the middle of the answer, or at its end
+		_, _ = io.WriteString(c, strings.Replace(request, "\r\n", "\r\nConnection: close\r\n", 1))
 		_, _ = io.CopyN(io.Discard, c, 1+rnd.Int64N(4000))
 	case 3: // when a few of them have been answered, or are to be
 		for range 1 + rnd.IntN(3) {
 			_, _ = io.WriteString(c, request)
-			_, _ = io.CopyN(io.Discard, c, 1+rnd.Int64N(100))
+			_, _ = io.CopyN(io.Discard, c, 1)
 		}
 	}
 	return nil
