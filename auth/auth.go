@@ -156,6 +156,20 @@ func (k *Keyring) find(username, secret string) (found *Identity) {
 	return found
 }
 
+// Holds reports whether work may go on that was asked for with an identity, for a project ("":
+// none): there is still a key of its name and user that has not expired, and that is for the
+// project. A key whose secret was changed is still the key. All keys of the command line have one
+// name, so of those there has to be one.
+func (k *Keyring) Holds(id *Identity, project string) bool {
+	if k.Open() {
+		return true
+	}
+	now := k.now()
+	return slices.ContainsFunc(*k.all.Load(), func(e entry) bool {
+		return id != nil && e.Key == id.Key && e.User == id.User && (e.Expires.IsZero() || now.Before(e.Expires)) && (project == "" || e.Covers(project))
+	})
+}
+
 // A Scheme is the way in which credentials were sent.
 type Scheme int
 

@@ -351,3 +351,51 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// TestHolds: work goes on as long as a key of its name and user is there, has not expired and is for its
+// project.
+func TestHolds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("keys:"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("\n  - {id: a, hash: " + hash("a") + `, projects: ["acme/*"]}`)
+	k, err := New(nil, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := k.Token("a")
+	for _, c := range []struct {
+		text, project string
+		want          bool
+	}{
+		{"\n  - {id: a, hash: " + hash("a") + `, projects: ["acme/*"]}`, "acme/x", true},
+		{"\n  - {id: a, hash: " + hash("b") + `}`, "acme/x", true}, // a new secret
+		{"\n  - {id: a, hash: " + hash("b") + `}`, "", true},
+		{"\n  - {id: a, hash: " + hash("a") + `, projects: ["lab/*"]}`, "acme/x", false},
+		{"\n  - {id: a, hash: " + hash("a") + `, projects: ["lab/*"]}`, "", true},
+		{"\n  - {id: a, hash: " + hash("a") + `, user: u}`, "", false},
+		{"\n  - {id: b, hash: " + hash("a") + `}`, "", false},
+		{"\n  - {id: a, hash: " + hash("a") + `, expires: "2001-01-01T00:00:00Z"}`, "", false},
+		{" []", "", false},
+	} {
+		write(c.text)
+		if err := k.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.Holds(id, c.project); got != c.want {
+			t.Errorf("%s, %q: %v", c.text, c.project, got)
+		}
+		if k.Holds(Anonymous, c.project) || k.Holds(nil, c.project) {
+			t.Errorf("%s: work without a key goes on", c.text)
+		}
+	}
+	open, _ := New(nil, "")
+	fixed, _ := New([]string{"x", "y"}, "")
+	if !open.Holds(Anonymous, "") || !open.Holds(id, "acme/x") || !fixed.Holds(fixed.Token("x"), "acme/x") || fixed.Holds(Anonymous, "") {
+		t.Error("keys of the command line")
+	}
+}

@@ -12,7 +12,6 @@ import (
 
 	"weir/backend"
 	"weir/internal/invariants"
-	"weir/internal/retry"
 	"weir/kvcache"
 	"weir/sampler"
 	"weir/scheduler"
@@ -154,8 +153,8 @@ type Engine struct {
 	top         []TokenLogprob // alternatives of the token that is being booked
 	counts      Stats
 	report      Report
+	flight      flight
 	now         time.Duration // since epoch: when the last step ended, or work came after a pause
-	speed       retry.Rate    // of computed tokens
 }
 
 // New returns an engine. Run opens its backend with open, and opens it again after a

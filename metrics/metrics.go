@@ -74,6 +74,7 @@ type Metrics struct {
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
 	logged, loggedBytes, recorded, lost, unset         prometheus.Counter
 	called, callsLost                                  prometheus.Counter
+	handshakes                                         *prometheus.CounterVec // nil: there is no TLS
 	projects                                           struct {
 		sync.Mutex
 		known map[string]bool

@@ -48,7 +48,7 @@ func TestVLLMFlags(t *testing.T) {
 		"--trust-remote-code", "--trust-remote-code=true", "--no-trust-remote-code", "--tensor-parallel-size 1", "-tp 1", "--load-format auto", "--load_format safetensors",
 		"--disable-log-stats", "--tokenizer-revision main", "--tokenizer-mode auto", "--compilation-config {}", "-O3", "--swap-space 0", "--async-scheduling",
 		"--limit-mm-per-prompt {}", "--distributed-executor-backend mp", "--uvicorn-log-level warning", "--speculative-config=None", "--enable-lora=false",
-		"--speculative-config None", "--no-enable-lora", "--worker-cls auto", "--ssl-cert-reqs 0", "--offload-num-in-group 1", "--watermark 0.0", "-dpl 1", "-cc.mode 3",
+		"--speculative-config None", "--no-enable-lora", "--worker-cls auto", "--offload-num-in-group 1", "--watermark 0.0", "-dpl 1", "-cc.mode 3",
 	} {
 		o, _ := parseServe(t, strings.Fields(args)...)
 		if lines := o.withoutEffect(); len(lines) != 1 || !strings.Contains(lines[0], " has no effect: ") {
@@ -60,7 +60,7 @@ func TestVLLMFlags(t *testing.T) {
 		"-tp 8":                       "a model runs on one device",
 		"--load-format gguf":          "weights are read from safetensors files",
 		"--speculative-config {}":     "there is no speculative decoding",
-		"--ssl-keyfile k":             "put a proxy with TLS before it",
+		"--ssl-ciphers k":             "those that Go holds for safe",
 		"--middleware m":              "there is no Python",
 		"--enable-lora":               "there are no adapters",
 		"--num-gpu-blocks-override 9": "--kv-cache-memory says",
@@ -99,7 +99,7 @@ func TestUnknownFlags(t *testing.T) {
 // TestVLLMValues: values in the forms that vLLM has.
 func TestVLLMValues(t *testing.T) {
 	o, _ := parseServe(t, "--max-model-len", "1.5k", "--max-num-batched-tokens", "2K", "--shutdown-timeout", "5", "--sse-keep-alive-interval", "0.5", "--log-level", "WARNING", "--dtype", "half")
-	if o.model.maxModelLen != 1500 || o.engine.maxTokens != 2048 || o.listen.shutdown != 5*time.Second || o.listen.heartbeat != 500*time.Millisecond || o.logs.level != "warn" || o.engine.dtype != "float16" {
+	if o.model.maxModelLen != 1500 || o.engine.maxTokens != 2048 || o.life.shutdown != 5*time.Second || o.listen.heartbeat != 500*time.Millisecond || o.logs.level != "warn" || o.engine.dtype != "float16" {
 		t.Errorf("%+v %+v %+v %+v", o.model, o.engine, o.listen, o.logs)
 	}
 	for _, auto := range []string{"auto", "-1"} {
@@ -107,8 +107,8 @@ func TestVLLMValues(t *testing.T) {
 			t.Errorf("--max-model-len %s is %d", auto, o.model.maxModelLen)
 		}
 	}
-	if o, _ := parseServe(t, "--shutdown-timeout", "2m"); o.listen.shutdown != 2*time.Minute {
-		t.Errorf("%v", o.listen.shutdown)
+	if o, _ := parseServe(t, "--shutdown-timeout", "2m"); o.life.shutdown != 2*time.Minute {
+		t.Errorf("%v", o.life.shutdown)
 	}
 	for _, args := range [][]string{{"--max-model-len", "9X"}, {"--max-model-len", ""}, {"--max-model-len", "k"}, {"--max-num-batched-tokens", "auto"}, {"--shutdown-timeout", "soon"}, {"--shutdown-timeout", "-1"}, {"--log-level", "loud"}} {
 		o := &serveOptions{}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ type healthOptions struct {
 	port     int
 	socket   string
 	rootPath string
+	cert     string // --ssl-certfile
+	admin    string // --admin-listen
 	timeout  time.Duration
 }
 
@@ -25,6 +28,8 @@ func (o *healthOptions) bind(f *flagSet) {
 	f.IntVar(&o.port, "port", 8000, "TCP `port` of the server on this machine")
 	f.StringVar(&o.socket, "uds", "", "`path` of the server's Unix domain socket, instead of a port")
 	f.StringVar(&o.rootPath, "root-path", "", "`prefix` of every URL path")
+	f.StringVar(&o.cert, "ssl-certfile", "", "PEM `file` with the server's certificate, if it speaks HTTPS")
+	f.StringVar(&o.admin, "admin-listen", "", "`address` of the operator's listener, unix:PATH or HOST:PORT, to ask in place of the port")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Second, "how long to wait for the answer")
 }
 
@@ -51,11 +56,24 @@ func (o *healthOptions) ask(ctx context.Context) error {
 	if o.socket != "" {
 		address, network = o.socket, "unix"
 	}
+	if path, unix := strings.CutPrefix(o.admin, "unix:"); unix {
+		address, network = path, "unix"
+	} else if o.admin != "" {
+		address = o.admin
+	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+strings.TrimRight(o.rootPath, "/")+"/health", nil)
+	scheme := "http"
+	root := strings.TrimRight(o.rootPath, "/")
+	if o.admin != "" {
+		root = ""
+	} else if o.cert != "" {
+		// The server is on this machine. That it has another certificate by now does not make it unhealthy.
+		scheme, transport.TLSClientConfig = "https", &tls.Config{InsecureSkipVerify: true}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://localhost"+root+"/health", nil)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,7 +15,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"weir/auth"
+	"weir/internal/tlsfiles"
 	"weir/model"
 	"weir/server"
 	"weir/server/openai"
@@ -46,8 +49,9 @@ func setupServe(f *flagSet, env *environment) action {
 			return err
 		}
 		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 		defer signal.Stop(signals)
+		o.life.dump = env.errOut
 		return serve(dir, o, log, signals)
 	}
 }
@@ -62,7 +66,7 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 
 // serve runs the server until a signal arrives or the engine ends. Mistakes in the
 // model's files or in the options are found before any port opens.
-func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Signal) (err error) {
+func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal) (err error) {
 	src, err := openSource(dir, &o.model)
 	if err != nil {
 		return err
@@ -112,15 +116,20 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	if s.http, err = server.New(cfg); err != nil {
 		return err
 	}
-	ln, url, err := o.listen.open()
+	if s.tls, err = o.tls.open(log); err != nil {
+		return err
+	}
+	lns, err := o.openAll(s.tls != nil)
 	if err != nil {
 		return err
 	}
-	if s.keys.Open() && !loopback(ln.Addr()) {
-		log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
+	for i, ln := range lns.public {
+		if s.keys.Open() && !loopback(ln.Addr()) {
+			log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
+		}
+		log.Info("listening", "url", lns.urls[i], "model", src.names[0], "memory_limit", inUnits(memory.requests))
 	}
-	log.Info("listening", "url", url, "model", src.names[0], "memory_limit", inUnits(memory.requests))
-	return s.run(ctx, ln, signals)
+	return s.run(ctx, lns, signals)
 }
 
 // service is a server that is running: an engine, the HTTP server in front of it,
@@ -131,8 +140,10 @@ type service struct {
 	engine  *preparedEngine
 	http    *server.Server
 	keys    *auth.Keyring
+	tls     *tlsfiles.Files // nil: there is no TLS
 	log     *slog.Logger
 	loading loadReport
+	drains  drains
 
 	cancel  context.CancelFunc    // stops the engine
 	failure atomic.Pointer[error] // the first error that ends the service
@@ -148,7 +159,7 @@ func (s *service) progress(done, total int64) {
 }
 
 // run serves ln until a signal arrives or the engine ends, and then shuts down.
-func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Signal) error {
+func (s *service) run(ctx context.Context, lns *listeners, signals chan os.Signal) error {
 	var running sync.WaitGroup
 	ended := make(chan struct{})
 	running.Go(func() {
@@ -156,21 +167,42 @@ func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Si
 		s.runEngine(ctx)
 	})
 	running.Go(func() { s.keys.Watch(ctx, time.Second, s.log) })
-	running.Go(func() {
-		if err := s.http.Serve(ln); err != nil {
-			s.log.Error("serving ended", "error", err)
+	var security func() *tls.Config
+	if s.tls != nil {
+		security = s.tls.Config
+		s.http.SetTLS(s.tls.Expires, s.tls.Stale)
+		running.Go(func() { s.tls.Watch(ctx, time.Second, s.log) })
+	}
+	for _, ln := range lns.public {
+		running.Go(func() {
+			if err := s.http.ServeTLS(ln, security); err != nil {
+				s.log.Error("serving ended", "error", err)
+			}
+		})
+	}
+	s.drains.exit = func() {
+		select {
+		case signals <- syscall.SIGTERM:
+		default: // a signal is waiting
 		}
-	})
+	}
+	closeAdmin := s.startOperator(lns.admin)
 	running.Go(func() { s.becomeReady(ended) })
+	running.Go(func() { s.feedWatchdog(ctx) })
 
 	stops := s.stops(ctx, signals)
 	select {
 	case sig := <-stops:
-		s.log.Info("stopping: requests in flight may end, a second signal stops at once", "signal", sig.String(), "timeout", s.options.listen.shutdown)
+		s.log.Info("stopping: requests in flight may end, a second signal stops at once", "signal", sig.String(), "delay", s.options.life.delay, "timeout", s.options.life.shutdown)
+		s.drains.stop()
+		s.notify(daemon.SdNotifyStopping)
+		s.http.Transport().Leave()
+		s.delay(stops, ended)
 	case <-ended:
 	}
 	s.shutDown(stops)
 	s.cancel()
+	closeAdmin()
 	running.Wait()
 	if failure := s.failure.Load(); failure != nil {
 		return *failure
@@ -179,8 +211,8 @@ func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Si
 	return nil
 }
 
-// stops returns the signals that stop the server. SIGHUP does not: it reads the credentials
-// file anew.
+// stops returns the signals that stop the server. SIGHUP does not, which reads files anew, and neither
+// does SIGQUIT, which dumps the flight recorder.
 func (s *service) stops(ctx context.Context, signals <-chan os.Signal) <-chan os.Signal {
 	stops := make(chan os.Signal, 1)
 	go func() {
@@ -189,8 +221,12 @@ func (s *service) stops(ctx context.Context, signals <-chan os.Signal) <-chan os
 			case <-ctx.Done():
 				return
 			case sig := <-signals:
-				if sig == syscall.SIGHUP {
-					s.reload()
+				switch sig {
+				case syscall.SIGHUP:
+					s.hangUp()
+					continue
+				case syscall.SIGQUIT:
+					s.dumpSteps("SIGQUIT")
 					continue
 				}
 				select {
@@ -204,28 +240,45 @@ func (s *service) stops(ctx context.Context, signals <-chan os.Signal) <-chan os
 	return stops
 }
 
-// reload reads what can be read anew while the server runs: the credentials file.
+// reload reads what can be read anew while the server runs: the credentials file, and those of TLS.
 func (s *service) reload() {
-	if s.options.access.credentials == "" {
+	if s.options.access.credentials == "" && s.tls == nil {
 		s.log.Info("SIGHUP: there is no credentials file, and nothing else can be read anew")
 		return
 	}
-	if err := s.keys.Reload(); err != nil {
-		s.log.Error("SIGHUP: the credentials file is not used; the keys before it stay valid", "error", err)
+	if s.options.access.credentials != "" {
+		if err := s.keys.Reload(); err != nil {
+			s.log.Error("SIGHUP: the credentials file is not used; the keys before it stay valid", "error", err)
+		} else {
+			s.log.Info("SIGHUP: the credentials file was read anew")
+		}
+	}
+	if s.tls == nil {
 		return
 	}
-	s.log.Info("SIGHUP: the credentials file was read anew")
+	if err := s.tls.Reload(); err != nil {
+		s.log.Error("SIGHUP: the files of TLS are not used; those before them stay in use", "error", err)
+		return
+	}
+	s.log.Info("SIGHUP: the files of TLS were read anew", "expires", s.tls.Expires())
 }
 
 // runEngine runs the engine until it fails or is stopped. That it is stopped while
 // the model is still loading is no failure.
 func (s *service) runEngine(ctx context.Context) {
+	defer func() {
+		if p := recover(); p != nil { // a broken invariant
+			s.dumpSteps("the engine panicked")
+			panic(p)
+		}
+	}()
 	err := s.engine.engine.Run(ctx)
 	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return
 	}
 	s.failure.Store(&err)
 	s.http.Fail(err)
+	s.dumpSteps("the engine has failed")
 }
 
 // becomeReady gives the HTTP server its model as soon as the engine is ready.
@@ -253,6 +306,7 @@ func (s *service) becomeReady(ended <-chan struct{}) {
 	if spec.StateSlots > 0 {
 		ready = append(ready, "state_slots", spec.StateSlots-1)
 	}
+	s.notify(daemon.SdNotifyReady)
 	s.log.Info("ready", append(ready, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())...)
 }
 
@@ -268,7 +322,7 @@ func (e *preparedEngine) shortened(c *model.Config) string {
 // shutDown lets requests in flight end, until the time for that is over or another
 // signal arrives.
 func (s *service) shutDown(signals <-chan os.Signal) {
-	ctx, done := context.WithTimeout(context.Background(), s.options.listen.shutdown)
+	ctx, done := context.WithTimeout(context.Background(), s.options.life.shutdown)
 	defer done()
 	go func() {
 		select {

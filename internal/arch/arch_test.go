@@ -154,6 +154,11 @@ var rules = map[string]rule{
 	"internal/plainfile": {
 		mayNot: http,
 	},
+	"internal/tlsfiles": {
+		may:    []string{"internal/plainfile"},
+		tests:  []string{"internal/testkit"},
+		mayNot: []string{"net/http"},
+	},
 	"internal/tilecache": {
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
@@ -293,7 +298,7 @@ var rules = map[string]rule{
 	},
 	"server/transport": {
 		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "ratelimit", "server/failure", "usage"},
-		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
+		tests:  []string{"backend", "backend/sim", "engine", "internal/testkit", "internal/tlsfiles", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/ui": {},

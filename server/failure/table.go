@@ -140,6 +140,10 @@ var table = []row{
 		text: say("The request is not HTTP, or its headers are malformed."),
 	},
 	{
+		err: ErrPlain, kind: "plain", status: 400, typ: api.TypeBadBody,
+		text: say("This port speaks HTTPS, and the request came without TLS: use https:// in the URL."),
+	},
+	{
 		err: ErrVersion, kind: "version", status: 400, typ: api.TypeBadBody,
 		text: say("The server speaks HTTP/1.1 and HTTP/1.0."),
 	},

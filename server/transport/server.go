@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type Server struct {
 	pages    *pages
 	memory   *memory.Account
 	bodies   *bodies
+	leaving  atomic.Bool // see Leave
 	draining atomic.Bool
 	stops    atomic.Pointer[time.Time] // when requests in flight are ended; nil: that is not known
 	closing  atomic.Bool               // the listeners are being closed
@@ -71,6 +73,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	watch := newWatcher(s.log)
 	watch.peeks = cfg.PollClients
 	s.conns = newConnections(watch, cfg.WriteTimeout, max(1, min(cfg.MaxConnections, openFiles()/4*3)), time.Now)
+	s.conns.handshakes.most, s.conns.handshakes.within, s.conns.handshakes.failed = cfg.MaxHandshakes, cfg.HandshakeTimeout, s.unsecured
 	var err error
 	if s.keys == nil {
 		if s.keys, err = auth.New(cfg.APIKeys, ""); err != nil {
@@ -143,13 +146,17 @@ func RandomHex(n int) string {
 
 // Serve answers the connections of ln until Shutdown, and then returns nil. If Shutdown has
 // been called before, it returns at once. It may be called for several listeners.
-func (s *Server) Serve(ln net.Listener) error {
+func (s *Server) Serve(ln net.Listener) error { return s.ServeTLS(ln, nil) }
+
+// ServeTLS is Serve with TLS. security returns the configuration of a connection that begins,
+// which must not change after that; nil: there is no TLS.
+func (s *Server) ServeTLS(ln net.Listener, security func() *tls.Config) error {
 	a, tcp := ln.Addr().(*net.TCPAddr)
 	loopback := tcp && a.IP.IsLoopback()
 	if tcp && !loopback {
 		s.Expose()
 	}
-	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, s.refuse, loopback}); err != nil {
+	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, s.refuse, loopback, security}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil
@@ -165,6 +172,31 @@ func (s *Server) Exposed() bool { return s.exposed.Load() }
 
 // Drain makes Draining return true, so that handlers refuse new requests.
 func (s *Server) Drain() { s.draining.Store(true) }
+
+// Leave says that the server will soon refuse new requests, so that nobody should be sent here who can
+// be sent elsewhere. They are still answered.
+func (s *Server) Leave() { s.leaving.Store(true) }
+
+// Leaving reports whether Leave or Drain was called.
+func (s *Server) Leaving() bool { return s.leaving.Load() || s.draining.Load() }
+
+// Resume undoes Leave and Drain. It must not be called after Shutdown.
+func (s *Server) Resume() {
+	s.draining.Store(false)
+	s.leaving.Store(false)
+}
+
+// InFlight counts the requests that have arrived completely and are being answered.
+func (s *Server) InFlight() (n int) {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for c := range s.conns.open {
+		if c.inFlight() {
+			n++
+		}
+	}
+	return n
+}
 
 // Draining reports whether new requests are to be refused.
 func (s *Server) Draining() bool { return s.draining.Load() }
@@ -189,6 +221,7 @@ func (s *Server) Now() time.Time { return s.cfg.Clock() }
 type Held struct {
 	Connections, Watched int   // open connections, and how many of them are watched
 	Waiting              int   // open connections that wait for a request
+	Handshakes           int   // of TLS, that have begun
 	Bodies               int64 // bytes of request bodies in memory
 	Memory               int64 // bytes that are reserved, without those of caches
 }
@@ -199,7 +232,7 @@ func (s *Server) Held() Held {
 	open, waiting := len(s.conns.open), s.conns.places.waiting()
 	s.conns.mu.Unlock()
 	m := s.memory.Stats()
-	return Held{open, s.conns.watch.watched(), waiting, s.bodies.used.Load(), m.Used - m.Cached}
+	return Held{open, s.conns.watch.watched(), waiting, s.conns.handshakes.begun(), s.bodies.used.Load(), m.Used - m.Cached}
 }
 
 // connections tells the metrics of the connections of clients.
