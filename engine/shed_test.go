@@ -44,15 +44,20 @@ func TestShed(t *testing.T) {
 		if n := e.mu.places.all.live; n != len(all)-len(want) {
 			t.Errorf("seed %d: %d places are taken", seed, n)
 		}
-		p := &e.mu.places
-		for _, s := range all {
-			if !s.evicted {
-				p.leave(s)
-			}
+		checkEmptied(t, &e.mu.places, all)
+	}
+}
+
+// checkEmptied gives back what submissions still hold, and checks that nothing is left then.
+func checkEmptied(t *testing.T, p *places, all []*submission) {
+	t.Helper()
+	for _, s := range all {
+		if !s.evicted {
+			p.leave(s)
 		}
-		if p.all.queued != (sums{}) || p.timed != 0 || len(p.all.parts) != 0 {
-			t.Errorf("seed %d: at the end there are %+v, %d timed, %d parts", seed, p.all.queued, p.timed, len(p.all.parts))
-		}
+	}
+	if p.all.queued != (sums{}) || p.timed != 0 || len(p.all.parts) != 0 {
+		t.Errorf("at the end there are %+v, %d timed, %d parts", p.all.queued, p.timed, len(p.all.parts))
 	}
 }
 

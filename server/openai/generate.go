@@ -50,17 +50,9 @@ func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare pre
 	if w.wait, err = s.maxWait(c); err != nil {
 		return w, err
 	}
-	if err := c.Admit(what.tokens(c.Request.Header.ContentLength())); err != nil {
+	body, err := admitBody(c, what)
+	if err != nil {
 		return w, err
-	}
-	if err := c.ReadBody(); err != nil {
-		return w, err
-	}
-	body := c.Body()
-	if c.Request.Header.ContentLength() < 0 { // only now its length is known
-		if err := c.Expect(what.tokens(len(body)), 0, 0); err != nil {
-			return w, err
-		}
 	}
 	held := c.Holds()
 	if !s.fits(preparingSize(body) + held) {
@@ -113,6 +105,22 @@ func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare pre
 	c.FreeBody()
 	w.made = *made
 	return w, nil
+}
+
+// admitBody counts the request for its key and reads its body.
+func admitBody(c *transport.Call, what purpose) ([]byte, error) {
+	length := c.Request.Header.ContentLength()
+	if err := c.Admit(what.tokens(length)); err != nil {
+		return nil, err
+	}
+	if err := c.ReadBody(); err != nil {
+		return nil, err
+	}
+	body := c.Body()
+	if length < 0 { // only now it is known
+		return body, c.Expect(what.tokens(len(body)), 0, 0)
+	}
+	return body, nil
 }
 
 // reserve takes a place of the engine for a request, until it is submitted or its call ends. If the
