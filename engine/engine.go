@@ -130,6 +130,7 @@ type Engine struct {
 	stats struct {
 		sync.Mutex
 		Stats
+		shares []Share
 	}
 	wake     chan struct{} // capacity 1: something is in the intake
 	ready    chan struct{} // closed when spec is set

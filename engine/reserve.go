@@ -19,6 +19,8 @@ var (
 // Reservation asks for a place for a request that is still to be prepared.
 type Reservation struct {
 	Tenant, Project string
+	Weight          int // of the tenant, and of its project, as those of Request
+	ProjectWeight   int
 	Priority        int64
 	Tokens          int           // of its prompt, about
 	Arrived         time.Time     // zero: now
@@ -45,7 +47,7 @@ func (e *Engine) Reserve(r Reservation) (*Place, error) {
 	default:
 		return nil, ErrLoading
 	}
-	q := &request{Request: Request{Tenant: r.Tenant, Project: r.Project, Priority: r.Priority}, arrived: e.clock()}
+	q := &request{Request: Request{Tenant: r.Tenant, Project: r.Project, Weight: r.Weight, ProjectWeight: r.ProjectWeight, Priority: r.Priority}, arrived: e.clock()}
 	if !r.Arrived.IsZero() {
 		q.arrived = r.Arrived.Sub(e.epoch)
 	}
@@ -203,7 +205,7 @@ func (p *places) admitPrompt(s *submission, out []*submission) ([]*submission, b
 			own = t.queued.prompt
 		}
 		v := longestPrompts(longest).last()
-		if longest.name == r.Tenant || longest.queued.prompt-v.prompt < own+s.prompt {
+		if longest.name == r.Tenant || (longest.queued.prompt-v.prompt)*weightOf(r.Weight) < (own+s.prompt)*longest.weight {
 			return out, true
 		}
 		p.leave(v)
@@ -212,10 +214,10 @@ func (p *places) admitPrompt(s *submission, out []*submission) ([]*submission, b
 	return out, false
 }
 
-// longestPrompts is the part of h whose prompts that wait are longest; nil: none waits.
+// longestPrompts is the part of h whose prompts that wait are longest for its weight; nil: none waits.
 func longestPrompts(h *holder) (longest *holder) {
 	for _, part := range h.latent {
-		if longest == nil || part.queued.prompt > longest.queued.prompt {
+		if longest == nil || part.queued.prompt*longest.weight > longest.queued.prompt*part.weight {
 			longest = part
 		}
 	}
@@ -234,18 +236,19 @@ func (p *places) ahead(s *submission) int64 {
 		if own != nil {
 			n += own.queued.tokens
 		}
-		n = t.aheadIn(n, own)
+		n = t.aheadIn(n, own, weightOf(r.ProjectWeight))
 	}
-	return p.all.aheadIn(n, t) - 1
+	return p.all.aheadIn(n, t, weightOf(r.Weight)) - 1
 }
 
 // aheadIn is about how many tokens of those that wait in h are computed until n are in one of its parts,
-// which is not there yet if it is nil.
-func (h *holder) aheadIn(n int64, one *holder) int64 {
-	if one == nil {
-		return retry.Shared(n, h.queued.tokens, len(h.parts))
+// of the given weight, which is not there yet if it is nil.
+func (h *holder) aheadIn(n int64, one *holder, weight int64) int64 {
+	others, weights := h.queued.tokens, h.weights
+	if one != nil {
+		others, weights = others-one.queued.tokens, weights-one.weight
 	}
-	return retry.Shared(n, h.queued.tokens-one.queued.tokens, len(h.parts)-1)
+	return n + min(others, n*weights/weight)
 }
 
 // late reports whether s cannot begin in time behind so many tokens, and notes by how much.
@@ -275,7 +278,7 @@ func (e *Engine) shed(now time.Duration, speed float64) {
 		for _, h := range t.latent {
 			sum := int64(0)
 			for _, s := range h.queue {
-				ahead := p.all.aheadIn(t.aheadIn(sum+1, h), t) - 1
+				ahead := p.all.aheadIn(t.aheadIn(sum+1, h, h.weight), t, t.weight) - 1
 				if s.due > 0 && p.late(s, ahead, now, speed) {
 					out = append(out, s)
 				} else {

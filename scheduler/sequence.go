@@ -79,6 +79,9 @@ type progress struct {
 	// computed so.
 	Long bool
 
+	rank int64 // decides between sequences in place of Priority: the same, or that of the class that it was lifted to
+	age  sequenceAge
+
 	admitted  bool   // has been admitted once, so Cached is set
 	followers int    // sequences whose Leader it is
 	lastStep  uint64 // the last planned step that computes it

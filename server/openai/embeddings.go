@@ -366,9 +366,8 @@ func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 		return
 	}
 	for i := range p.requests {
-		r := &p.requests[i]
-		r.Arrived, r.MaxWait, r.Tenant, r.Project = c.Begun, w.wait, c.Tenant(), c.Project
-		r.Priority = priorityOf(c, r.Priority)
+		account(c, &p.requests[i])
+		p.requests[i].MaxWait = w.wait
 	}
 	p.requests[0].Place = w.place
 	st, err := m.Engine.SubmitAll(p.requests)

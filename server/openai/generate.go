@@ -126,8 +126,11 @@ func admitBody(c *transport.Call, what purpose) ([]byte, error) {
 // reserve takes a place of the engine for a request, until it is submitted or its call ends. If the
 // place is lost, lost is called.
 func (s *Service) reserve(c *transport.Call, m *Model, tokens int64, wait time.Duration, lost func(error)) (*engine.Place, error) {
+	var r engine.Request
+	account(c, &r)
 	place, err := m.Engine.Reserve(engine.Reservation{
-		Tenant: c.Tenant(), Project: c.Project, Priority: priorityOf(c, 0), Tokens: int(tokens), Arrived: c.Begun, MaxWait: wait, Lost: lost,
+		Tenant: r.Tenant, Project: r.Project, Weight: r.Weight, ProjectWeight: r.ProjectWeight, Priority: r.Priority,
+		Tokens: int(tokens), Arrived: r.Arrived, MaxWait: wait, Lost: lost,
 	})
 	if err == nil {
 		c.AtEnd(place.Release)
@@ -215,9 +218,8 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		return
 	}
 	for i := range done.requests {
-		done.requests[i].Arrived, done.requests[i].MaxWait = c.Begun, w.wait
-		done.requests[i].Tenant, done.requests[i].Project = c.Tenant(), c.Project
-		done.requests[i].Priority = priorityOf(c, done.requests[i].Priority)
+		account(c, &done.requests[i])
+		done.requests[i].MaxWait = w.wait
 	}
 	if done.reply.stream {
 		done.reply.budget = s.unread.open(done.reply.unreadSize())
@@ -258,13 +260,15 @@ func (p *prepared) expect(c *transport.Call) error {
 	return c.Expect(int64(p.reply.answer.promptTokens()), int64(p.reply.n), int64(output))
 }
 
-// priorityOf returns the priority of a request of a call that asks for one. Work in the background has
-// the lowest that there is, whatever it asks for.
-func priorityOf(c *transport.Call, asked int64) int64 {
-	if c.Background() {
-		return engine.Background
+// account says for whom a request of a call is computed, and how urgent it is. Work in the
+// background has the lowest priority that there is, whatever it asks for, and the others have
+// what their keys allow.
+func account(c *transport.Call, r *engine.Request) {
+	r.Arrived, r.Tenant, r.Project = c.Begun, c.Tenant(), c.Project
+	r.Weight, r.ProjectWeight = c.Weights()
+	if r.Priority = c.Who.Priority(r.Priority); c.Background() {
+		r.Priority = engine.Background
 	}
-	return asked
 }
 
 // checkPrepared refuses a prepared request for reasons that are not only in its body.
