@@ -24,7 +24,7 @@ type Reservation struct {
 	Priority        int64
 	Tokens          int           // of its prompt, about
 	Arrived         time.Time     // zero: now
-	MaxWait         time.Duration // see Request.MaxWait
+	MaxWait         time.Duration // see Queueing.MaxWait
 	// Lost is called, at most once, if the place is lost to others, or because the request cannot
 	// begin in time. Submitting it then fails with the same error. Lost must not wait, nor call the
 	// engine. nil: nobody wants to know.
@@ -38,7 +38,7 @@ type Place struct {
 }
 
 // Reserve takes a place for a request before the work of preparing it, so that a request which the
-// engine has no place for is refused before that. Submitting the request with it ([Request.Place])
+// engine has no place for is refused before that. Submitting the request with it ([Queueing.Place])
 // turns it into the places of the request; otherwise it has to be released. The error is, or wraps, one of
 // ErrLoading, ErrFull, ErrPrompts, ErrQueueTime and ErrStopped.
 func (e *Engine) Reserve(r Reservation) (*Place, error) {

@@ -32,7 +32,7 @@ type work[T any] struct {
 	model  *Model
 	memory *preparing
 	place  *engine.Place // nil: the engine does not compute it
-	wait   time.Duration // see engine.Request.MaxWait
+	wait   time.Duration // see engine.Queueing.MaxWait
 }
 
 // prepareBody reads the body of a JSON request and has a worker prepare it. If it fails,
