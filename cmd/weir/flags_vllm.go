@@ -61,7 +61,6 @@ var vllmFlags = []vllmFlag{
 		nil, "weir chooses its kernels and batches itself"},
 	{"watermark", []string{"0", "0.0"}, "a sequence that is admitted leaves a free KV block for each that runs"},
 	{"prefill-schedule-interval", []string{"1"}, "prompts may begin in every step"},
-	{"max-num-queued-tokens", impossible, "--max-num-queued and --memory-limit bound what waits"},
 	{"kv-cache-dtype-skip-layers", []string{"", "None"}, "all layers have keys and values of one type"},
 	{"kv-offloading-backend offload-backend offload-num-in-group offload-prefetch-step offload-params cpu-offload-params sleep-preserve-parameter-names", anyValue, "weights and KV blocks stay where they are"},
 	{"swap-space cpu-offload-gb kv-offloading-size offload-group-size", []string{"0", "0.0", "None"}, "weights and KV blocks stay where they are; --kv-cache-memory says how many blocks there are"},
@@ -97,9 +96,9 @@ var vllmFlags = []vllmFlag{
 	{"tool-strict-level", anyValue, "--tool-constraint says what calls of tools obey"},
 
 	// Logs and what surrounds the server.
-	{"disable-log-stats aggregate-engine-logging disable-uvicorn-access-log enable-logging-iteration-details log-error-stack enable-log-deltas fail-on-environ-validation enable-flash-late-interaction enable-layerwise-nvtx-tracing enable-offline-docs",
+	{"disable-log-stats aggregate-engine-logging enable-logging-iteration-details log-error-stack enable-log-deltas fail-on-environ-validation enable-flash-late-interaction enable-layerwise-nvtx-tracing enable-offline-docs",
 		nil, "--log-level and --enable-log-requests say what is logged"},
-	{"uvicorn-log-level disable-access-log-for-endpoints log-config-file logging-config max-log-len show-hidden-metrics-for-version h11-max-incomplete-event-size h11-max-header-count shm-broadcast-timeout profiler-config custom-histogram-buckets kv-cache-metrics-sample",
+	{"uvicorn-log-level log-config-file logging-config max-log-len show-hidden-metrics-for-version h11-max-incomplete-event-size h11-max-header-count shm-broadcast-timeout profiler-config custom-histogram-buckets kv-cache-metrics-sample",
 		anyValue, "--log-level and --enable-log-requests say what is logged"},
 	{"enable-ssl-refresh", nil, "the files of TLS are always read again when they change"},
 	{"enable-log-outputs", impossibleSwitch, "what was said is never logged"},

@@ -60,9 +60,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		}
 	}
 	o.heapIsLimited = getenv("GOMEMLIMIT") != ""
-	if o.logs.silent {
-		o.logs.requests = false
-	}
+	o.logs.settle(f.given["enable-log-requests"])
 	if key := getenv("VLLM_API_KEY"); key != "" && len(o.access.keys) == 0 && o.access.credentials == "" {
 		o.access.keys = []string{key}
 	}
@@ -91,6 +89,7 @@ type listenOptions struct {
 	maxBody   size
 	memory    size
 	preparing int
+	queueTime time.Duration
 	heartbeat time.Duration
 }
 
@@ -104,6 +103,7 @@ func (o *listenOptions) bind(f *flagSet) {
 	f.Var(&o.maxBody, "max-body-size", "largest body of a request")
 	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies, preparing them, and answers that are not sent or not read yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
 	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
+	f.Var((*span)(&o.queueTime), "max-queue-time", "how long a request may wait until something of it is computed; one that has waited for so long, or will have by what was measured, is refused with 503. The header X-Max-Queue-Time, in seconds, asks for less; 0 sets no such limit")
 	f.Var((*span)(&o.heartbeat), "sse-heartbeat", "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
 }
 
@@ -255,16 +255,40 @@ func defaultDataDir(getenv func(string) string) string {
 // logOptions say what is logged to standard error.
 type logOptions struct {
 	level    string
+	format   string
 	requests bool
-	silent   bool // --disable-log-requests, vLLM's older name of --no-enable-log-requests
+	probes   bool
+	unlogged string // paths, separated by commas
+	silent   bool   // --disable-log-requests, vLLM's older name of --no-enable-log-requests
+	uvicorn  bool   // --disable-uvicorn-access-log, which is about the same lines
 }
 
 func (o *logOptions) bind(f *flagSet) {
 	f.group("Logs")
 	f.oneOf(&o.level, "log-level", "least level of the messages that are logged to standard error", "info", "debug", "warn", "error")
-	f.BoolVar(&o.requests, "enable-log-requests", false, "log every finished request: its id, project, status, tokens and time, but no text of prompts or answers")
+	f.oneOf(&o.format, "log-format", "form of the log: text, or json with an object for each line, durations in seconds", "text", "json")
+	f.BoolVar(&o.requests, "enable-log-requests", false, "log every finished request: its ids, key's name, project, route, status, tokens and times, but no text of prompts or answers (default: with --log-format json)")
+	f.BoolVar(&o.probes, "log-probes", false, "with --enable-log-requests, log those to paths that need no key, too, such as /health and /metrics")
+	f.StringVar(&o.unlogged, "disable-access-log-for-endpoints", "", "`paths`, separated by commas, whose requests --enable-log-requests leaves out")
+	f.BoolVar(&o.uvicorn, "disable-uvicorn-access-log", false, "")
+	f.Lookup("disable-uvicorn-access-log").Hidden = true
 	f.BoolVar(&o.silent, "disable-log-requests", false, "")
 	f.Lookup("disable-log-requests").Hidden = true
+}
+
+// settle decides whether requests are logged; given says that --enable-log-requests was.
+func (o *logOptions) settle(given bool) {
+	if o.format == "json" && !given {
+		o.requests = true
+	}
+	if o.silent || o.uvicorn {
+		o.requests = false
+	}
+}
+
+// paths are those that are left out.
+func (o *logOptions) paths() []string {
+	return strings.FieldsFunc(o.unlogged, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // serverConfig is the part of the HTTP server's configuration that flags decide.
@@ -276,9 +300,9 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.FeedbackBearer, c.AllowedHosts = o.access.bearer, o.access.hosts
 	c.MaxBody, c.MaxBodies = int(o.listen.maxBody), max(c.MaxBodies, int64(o.listen.maxBody))
 	c.Background = o.records.background
-	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
+	c.PrepareQueue, c.LogRequests, c.LogProbes, c.Unlogged = o.listen.preparing, o.logs.requests, o.logs.probes, o.logs.paths()
 	c.NoRequestID = !o.api.requestIDs
-	c.Heartbeat = o.listen.heartbeat
+	c.Heartbeat, c.MaxQueueTime = o.listen.heartbeat, o.listen.queueTime
 	o.answers.apply(&c.Answers)
 	c.Functions = o.api.functions
 	c.Functions.Settings = o.settings

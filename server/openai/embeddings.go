@@ -367,14 +367,16 @@ func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 	}
 	for i := range p.requests {
 		account(c, &p.requests[i])
+		p.requests[i].MaxWait = w.wait
 	}
+	p.requests[0].Place = w.place
 	st, err := m.Engine.SubmitAll(p.requests)
 	if err != nil {
 		c.Fail(err)
 		return
 	}
 	id := api.PooledID(p.kind, p.id)
-	c.Accepted(id, p.prompt, st)
+	c.Accepted(id, m.Names[0], p.prompt, st)
 	vectors, err := vectors(c.Context(), st, len(p.requests))
 	if err != nil {
 		st.Cancel()
