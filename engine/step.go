@@ -32,7 +32,7 @@ func (e *Engine) step() error {
 func (e *Engine) stepAlone() error {
 	s := &e.steps[0]
 	planned := e.plan(s)
-	invariants.Check(planned || len(e.late) > 0, "engine: nothing to plan, nothing in flight, and no sequence sits out")
+	invariants.Check(planned || len(e.late) > 0 || e.heldBack(), "engine: nothing to plan, nothing in flight, and no sequence sits out")
 	if e.starved = !planned; e.starved {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (e *Engine) stepOverlapped() error {
 	}
 	e.inFlight = nil
 	planned := e.plan(s)
-	invariants.Check(planned || old != nil || len(e.late) > 0, "engine: nothing to plan, nothing in flight, and no sequence sits out")
+	invariants.Check(planned || old != nil || len(e.late) > 0 || e.heldBack(), "engine: nothing to plan, nothing in flight, and no sequence sits out")
 	e.starved = !planned && old == nil
 	if planned {
 		if err := e.be.Begin(&s.batch); err != nil {
@@ -268,6 +268,7 @@ func (e *Engine) finish(s *stepData) error {
 	before := e.now
 	e.now = e.clock()
 	e.speed.Add(float64(len(s.batch.Tokens)), e.now-before)
+	e.offload.measureStep(len(s.batch.Tokens), len(s.batch.QueryEnd), e.now-before)
 	e.counts.Speed = e.speed.PerSecond()
 	e.account.stepEnded(e.now)
 	e.counts.Steps++

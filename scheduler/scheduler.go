@@ -109,6 +109,8 @@ type Scheduler struct {
 	blocked blocked
 	lacking *Sequence // a waiting sequence that found no state slot; nil: there is none
 
+	recalls []*Sequence // held back, and not told yet
+
 	passed passed // the sequence that lacks budget, if Config.WholePrompts is set
 
 	classes []*part    // by priority, the most urgent first; there is one unless Config.Priority is set
@@ -210,6 +212,7 @@ func (s *Scheduler) End(q *Sequence, r Reason) {
 		s.dequeue(q)
 	}
 	s.retire(q)
+	s.forgetRecall(q)
 	q.Status, q.Reason = Finished, r
 	s.unfollow(q)
 	if s.blocked.seq == q {

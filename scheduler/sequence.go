@@ -47,6 +47,7 @@ type Sequence struct {
 	Account Account // for whom it runs
 
 	Salt        kvcache.Hash // namespace in the prefix cache
+	Recall      bool         // before it is admitted, the caller is asked to bring back what is kept of its prefix outside of the pool, see Recalls
 	NoCacheRead bool         // compute the whole prompt; it is still published
 	Leader      *Sequence    // the first choice of the same prompt, if this is a further one; else nil
 	MaxChunk    int          // most tokens of this sequence in one step; 0: no limit of its own
@@ -83,6 +84,7 @@ type progress struct {
 	followers int    // sequences whose Leader it is
 	lastStep  uint64 // the last planned step that computes it
 	late      late
+	recall    recall
 }
 
 // rules are made of Limits.

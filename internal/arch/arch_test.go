@@ -103,7 +103,7 @@ var rules = map[string]rule{
 	},
 	"engine": {
 		may:    []string{"backend", inv, "internal/retry", "kvcache", "sampler", "scheduler", "tokenizer"},
-		tests:  []string{"backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
+		tests:  []string{"backend/sim", "device/cpu", "internal/testkit", "kvstore", "model", "models", "weights"},
 		mayNot: []string{"net", "os", "encoding/json", "github.com"},
 	},
 	"examples":                 {},
