@@ -98,6 +98,9 @@ func (e *Engine) Wake() {
 	}
 }
 
+// Offloads reports whether copies are kept.
+func (e *Engine) Offloads() bool { return e.cfg.Offload != nil && e.cfg.Caching }
+
 // configureOffload prepares copies, once for each backend and manager.
 func (e *Engine) configureOffload() error {
 	o := &e.offload

@@ -109,6 +109,7 @@ type engineOptions struct {
 	maxPrefill int // -1: the default
 	maxLive    int
 	policy     string
+	offload    offloadOptions
 	caching    bool
 	hashAlgo   string
 	tiles      tileOptions
