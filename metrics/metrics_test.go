@@ -105,6 +105,12 @@ var simple = backend.Spec{VocabSize: 300, BlockTokens: 16, NumBlocks: 101, MaxTo
 
 func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) fixture {
 	t.Helper()
+	return startKeeping(t, spec, hook, nil)
+}
+
+// startKeeping is start with copies of the prefix cache.
+func startKeeping(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error, to engine.Offload) fixture {
+	t.Helper()
 	if hook == nil {
 		hook = func(c sim.Call, _ int) error {
 			if c == sim.End {
@@ -113,7 +119,7 @@ func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) fixt
 			return nil
 		}
 	}
-	e := engine.New(engine.Config{MaxLive: 100, Caching: true}, func() (backend.Backend, error) {
+	e := engine.New(engine.Config{MaxLive: 100, Caching: true, Offload: to}, func() (backend.Backend, error) {
 		return sim.NewOracle(spec, sim.OracleConfig{Hook: hook})
 	})
 	ctx, cancel := context.WithCancel(context.Background())

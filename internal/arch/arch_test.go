@@ -188,7 +188,7 @@ var rules = map[string]rule{
 	},
 	"metrics": {
 		may:    []string{"engine", "internal/memory"},
-		tests:  []string{"backend", "backend/sim", "sampler"},
+		tests:  []string{"backend", "backend/sim", "kvcache", "sampler"},
 		mayNot: http,
 	},
 	"model": {
