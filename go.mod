@@ -9,6 +9,7 @@ tool (
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/VictoriaMetrics/metricsql v0.87.3
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/clipperhouse/uax29/v2 v2.7.0
 	github.com/dgraph-io/badger/v4 v4.9.6
@@ -29,7 +30,12 @@ require (
 	gorgonia.org/cu v0.9.6
 )
 
-require github.com/uudashr/gocognit v1.3.0 // indirect
+require (
+	github.com/VictoriaMetrics/metrics v1.35.3 // indirect
+	github.com/uudashr/gocognit v1.3.0 // indirect
+	github.com/valyala/fastrand v1.1.0 // indirect
+	github.com/valyala/histogram v1.2.0 // indirect
+)
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -144,7 +143,7 @@ func (u *user) converse(ctx context.Context) error {
 			return fmt.Errorf("bench: %w", err)
 		}
 		var o outcome
-		u.client.stream(ctx, body, &o, func() time.Duration { return time.Since(u.start) })
+		u.client.stream(ctx, &request{body: body}, &o, func() time.Duration { return time.Since(u.start) })
 		u.turns = append(u.turns, o)
 		if o.failure != "" {
 			break
@@ -160,7 +159,7 @@ func (u *user) converse(ctx context.Context) error {
 
 // addTurns computes the figures of all turns.
 func (r *ChatReport) addTurns(users []user) {
-	failures := map[string]int{}
+	failed := failures{}
 	for t := range r.Config.Turns {
 		var x Turn
 		for i := range users {
@@ -171,7 +170,7 @@ func (r *ChatReport) addTurns(users []user) {
 			o := &turns[t]
 			if o.failure != "" {
 				if !o.cut {
-					failures[o.failure]++
+					failed.add(o.failure)
 				}
 				continue
 			}
@@ -194,10 +193,7 @@ func (r *ChatReport) addTurns(users []user) {
 		x.TTFT, x.E2EL = newSamples(x.TTFT), newSamples(x.E2EL)
 		r.Turns = append(r.Turns, x)
 	}
-	for text, n := range failures {
-		r.Errors = append(r.Errors, ErrorCount{text, n})
-	}
-	slices.SortFunc(r.Errors, func(a, b ErrorCount) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text)) })
+	r.Errors = failed.list()
 }
 
 // tpot is the time per token after the first, of the median answer, in milliseconds.

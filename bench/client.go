@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,48 +14,63 @@ import (
 	"sync"
 	"time"
 
-	"weir/api"
 	"weir/internal/jsontext"
 )
 
 // client speaks HTTP/1.1. Each request in flight has a connection of its own, which a
 // later request may use again.
 type client struct {
-	transport *http.Transport
+	transport *http.Transport // keeps connections
+	fresh     *http.Transport // makes a connection for each request
 	base, key string
+	header    http.Header
 	path      string
 	keepText  bool
 	readers   sync.Pool // of *eventReader
+	live      liveCounts
 }
 
 func newClient(c *ServeConfig) *client {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
 	return &client{
-		transport: &http.Transport{
-			DialContext: c.Dial, Protocols: &protocols, DisableCompression: true,
-			MaxIdleConnsPerHost: math.MaxInt, MaxResponseHeaderBytes: maxError,
-		},
-		base: strings.TrimSuffix(strings.TrimRight(c.BaseURL, "/"), "/v1"), key: c.APIKey,
-		path: c.Endpoint.path(), keepText: c.KeepText,
+		transport: newTransport(&c.Target, math.MaxInt), fresh: newTransport(&c.Target, -1),
+		base: strings.TrimSuffix(strings.TrimRight(c.BaseURL, "/"), "/v1"), key: c.APIKey, header: c.Header,
+		path: c.path(), keepText: c.KeepText,
 		readers: sync.Pool{New: func() any { return new(eventReader) }},
 	}
 }
 
-func (c *client) close() { c.transport.CloseIdleConnections() }
+// newTransport makes a transport that keeps so many connections that nothing uses; -1: none.
+func newTransport(t *Target, idle int) *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		DialContext: t.Dial, Protocols: &protocols, DisableCompression: true,
+		MaxIdleConnsPerHost: idle, MaxResponseHeaderBytes: maxError,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: t.Insecure},
+	}
+}
 
-func (c *client) request(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+func (c *client) close() {
+	c.transport.CloseIdleConnections()
+	c.fresh.CloseIdleConnections()
+}
+
+func (c *client) request(ctx context.Context, via *http.Transport, method, path string, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
+		r.GetBody = nil // the transport shall not send it twice: that is counted here
 	}
 	if c.key != "" {
 		r.Header.Set("Authorization", "Bearer "+c.key)
 	}
-	return c.transport.RoundTrip(r)
+	for name, values := range c.header {
+		r.Header[name] = values
+	}
+	return via.RoundTrip(r)
 }
 
 // ready waits until the server answers and returns the name of its first model, or "" if
@@ -82,7 +98,7 @@ const (
 func (c *client) firstModel(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	resp, err := c.request(ctx, http.MethodGet, "/v1/models", nil)
+	resp, err := c.request(ctx, c.transport, http.MethodGet, "/v1/models", nil)
 	if err != nil {
 		return "", fmt.Errorf("bench: %s: %s", c.base, reason(err))
 	}
@@ -107,6 +123,7 @@ func (c *client) firstModel(ctx context.Context) (string, error) {
 
 // outcome is what became of a request. Times are measured from the start of the run.
 type outcome struct {
+	begun              bool // it was sent
 	due, arrived, sent time.Duration
 	waited             bool            // it was due before it could be sent, because of the largest concurrency
 	first, last        time.Duration   // events with a choice; first < 0: there was none. Of a failed request, last is when it failed
@@ -115,111 +132,47 @@ type outcome struct {
 	cached             int             // of the prompt's tokens, not computed, as the server says
 	usage              bool            // prompt and completion are the server's count
 	joined             int             // events with a choice that were read together with the one before, not counting the first
-	failure            string          // "": the request completed
+	outputs            int             // events that carried something of the answer
+	failure            string          // "": the request completed, or its client left
 	cut                bool            // it failed because the run ended
+	left               bool            // its client left, as was planned
+	reopened           bool            // its connection had ended before the first byte of an answer, and was opened again
 	text               []byte
 }
 
-// stream sends a request and reads the answer to its end.
-func (c *client) stream(ctx context.Context, body []byte, o *outcome, now func() time.Duration) {
+// stream sends a request and reads the answer to its end, or until the client leaves.
+func (c *client) stream(ctx context.Context, q *request, o *outcome, now func() time.Duration) {
 	r := c.readers.Get().(*eventReader)
 	defer c.readers.Put(r)
 	r.reset()
-	o.sent = now()
+	o.begun, o.sent = true, now()
 	o.first = -1
-	if err := c.exchange(ctx, body, r, o, now); err != nil {
+	present, leave := ctx, func() {}
+	if q.leave.leaves {
+		present, leave = leaving(ctx, q.leave.after)
+	}
+	defer leave()
+	x := exchange{client: c, reader: r, request: q, outcome: o, now: now, leave: leave}
+	err := x.run(present)
+	switch {
+	case err == nil:
+	case q.leave.leaves && ctx.Err() == nil && present.Err() != nil:
+		o.left = true
+	default:
 		o.failure, o.cut = reason(err), ctx.Err() != nil
 	}
-	if o.failure != "" {
+	if err != nil {
 		o.last = now()
 	}
 }
 
-var (
-	errCut      = errors.New("the stream ended before [DONE]")
-	errNoChoice = errors.New("no event of the stream had a choice")
-	errNoJSON   = errors.New("an event of the stream is not JSON")
-)
-
-// exchange sends a request and reads the answer. It returns nil if the answer was
-// complete.
-func (c *client) exchange(ctx context.Context, body []byte, r *eventReader, o *outcome, now func() time.Duration) error {
-	resp, err := c.request(ctx, http.MethodPost, c.path, body)
-	if err != nil {
-		return err
+// leaving returns a context that ends when the client of a request leaves: after a time, or, if that is
+// 0, when the function that it returns is called.
+func leaving(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	if after > 0 {
+		return context.WithTimeout(ctx, after)
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
-		return errors.New(refusal(resp, text))
-	}
-	done := false
-	for err == nil {
-		err = r.fill(resp.Body)
-		events, last, bad := c.readEvents(r, o, now())
-		if bad != nil {
-			return bad
-		}
-		o.joined += max(0, events-1)
-		done = done || last
-	}
-	switch {
-	case err != io.EOF:
-		return err
-	case !done:
-		return errCut
-	case o.first < 0:
-		return errNoChoice
-	}
-	return nil
-}
-
-// readEvents takes in the events that are complete, all of which arrived at the same time.
-// It returns how many had a choice, not counting the first of the answer, and whether the
-// last event of the stream was among them. The first is not counted because the first event
-// of a chat has only the role, and is sent together with the second.
-func (c *client) readEvents(r *eventReader, o *outcome, at time.Duration) (events int, done bool, err error) {
-	var e event
-	for {
-		data, ok := r.next()
-		if !ok {
-			return events, done, nil
-		}
-		if string(data) == doneData {
-			done = true
-			continue
-		}
-		if !e.parse(data) {
-			return events, done, errNoJSON
-		}
-		if e.failure != nil {
-			return events, done, errors.New("error event: " + explain(e.failure))
-		}
-		if e.usage {
-			o.usage, o.prompt, o.completion, o.cached = true, e.prompt, e.completion, e.cached
-		}
-		if e.choices {
-			if o.first >= 0 {
-				events++
-			}
-			c.addChoice(&e, o, at)
-		}
-	}
-}
-
-var doneData = strings.TrimSpace(strings.TrimPrefix(api.Done, "data: "))
-
-// addChoice takes in an event with a choice.
-func (c *client) addChoice(e *event, o *outcome, at time.Duration) {
-	if o.first < 0 {
-		o.first = at
-	} else {
-		o.gaps = append(o.gaps, at-o.last)
-	}
-	o.last = at
-	if c.keepText && e.text != nil {
-		o.text = unquoted(o.text, e.text)
-	}
+	return context.WithCancel(ctx)
 }
 
 // refusal is the text of an answer whose status is not 200.

@@ -9,7 +9,8 @@
 // request waits for the answer to another, unless a largest concurrency asks for just that.
 // A closed loop, in which each client waits for its answer before it sends again, slows down
 // together with the server and hides its worst moments ("coordinated omission", G. Tene,
-// 2013). The report says how late the generator itself was, and warns if the generator and
+// 2013). Latencies are reported from when a request was sent, as vLLM's benchmark does, and from when it was
+// due. The report says how late the generator itself was, and warns if the generator and
 // not the server may have decided the result.
 //
 // # Metrics
@@ -34,10 +35,13 @@
 //
 // # Files
 //
-//	config.go, serve.go, schedule.go, prompts.go   a load: what, when, and the run itself
-//	client.go, sse.go, event.go                    one request; its events are read without allocating
-//	report.go, samples.go, format.go               what was measured, and how it is printed
-//	chat.go                                        conversations
-//	start.go, child.go, process_*.go               starting servers and watching their processes
+//	config.go, schedule.go, requests.go     a load: what is sent, and when
+//	data*.go, tokens.go                     where prompts come from
+//	serve.go, progress.go, series.go        the run itself, and several
+//	client.go, exchange.go, sse.go, event.go   one request; its events are read without allocating
+//	report.go, window.go, generator.go, samples.go   what was measured
+//	format*.go, page*.go, page.js, page.css, uplot   how it is printed; uplot is uPlot 1.6.32 from npm, unchanged
+//	chat.go                                 conversations, turn by turn
+//	start.go, child.go, process_*.go        starting servers and watching their processes
 //	store.go, store_writes.go, store_queries.go, store_ingest.go   feedback and trajectories
 package bench

@@ -13,6 +13,7 @@ import (
 // chunk.
 type event struct {
 	choices            bool   // there is a choice, even an empty one
+	output             bool   // the first choice carries something of the answer: text, a thought, a call of a tool
 	text               []byte // JSON string of the first choice, with its quotes; nil: none
 	usage              bool
 	prompt, completion int    // tokens
@@ -29,7 +30,7 @@ func (e *event) parse(data []byte) bool {
 	ok := c.object(func(key []byte) bool {
 		switch string(key) {
 		case "choices":
-			e.choices, e.text = false, nil
+			e.choices, e.output, e.text = false, false, nil
 			return c.choices(e)
 		case "usage":
 			e.usage, e.prompt, e.completion, e.cached = false, 0, 0, 0
@@ -132,20 +133,31 @@ func (c *cursor) choice(e *event) bool {
 			return c.text(e)
 		case string(key) == "delta" && c.peek() == '{':
 			return c.object(func(key []byte) bool {
-				if string(key) == "content" {
-					return c.text(e)
-				}
-				return c.value() != nil
+				return c.delta(string(key), e)
 			})
 		}
 		return c.value() != nil
 	})
 }
 
+// delta reads a member of a choice's delta.
+func (c *cursor) delta(key string, e *event) bool {
+	if key == "content" {
+		return c.text(e)
+	}
+	v := c.value()
+	switch key {
+	case "reasoning", "reasoning_content", "tool_calls", "refusal":
+		e.output = e.output || len(v) > len(`""`) && string(v) != "null"
+	}
+	return v != nil
+}
+
 func (c *cursor) text(e *event) bool {
 	v := c.value()
 	if v != nil && v[0] == '"' {
 		e.text = v
+		e.output = e.output || len(v) > len(`""`)
 	}
 	return v != nil
 }

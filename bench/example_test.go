@@ -31,7 +31,7 @@ func ExampleRunServe() {
 	c := bench.DefaultServeConfig()
 	c.BaseURL = server.URL
 	c.NumPrompts, c.Rate = 5, 1000
-	c.Random.InputLen = 10
+	c.Data = bench.Random{InputLen: 10, OutputLen: 128}
 	report, err := bench.RunServe(context.Background(), c)
 	if err != nil {
 		log.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ type plan struct {
 	refusal string // body of an answer with another status
 	steps   []step
 	cut     bool // after the steps, the connection is cut
+	quits   bool // the connection takes no further request: it ends when one comes, without a word
 	hang    bool // after the steps, nothing happens until the client leaves
 }
 
@@ -60,11 +62,31 @@ type fake struct {
 	plans map[string]plan // by prompt
 	early int             // how many times /v1/models answers 503 before it answers 200
 
+	mute  int    // connections after this many end as soon as a request comes; 0: none
+	token []byte // what /tokenize answers; nil: 404
+
 	mu     sync.Mutex
 	conns  int
 	bodies []map[string]any
 	keys   []string
 }
+
+// quitter is a connection that can end when a request comes, before a byte of its answer.
+type quitter struct {
+	net.Conn
+	quit atomic.Bool
+}
+
+func (q *quitter) Read(p []byte) (int, error) {
+	n, err := q.Conn.Read(p)
+	if n > 0 && q.quit.Load() {
+		q.Close()
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+type connKey struct{}
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
@@ -78,6 +100,13 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		fmt.Fprint(w, `{"object":"list","data":[{"id":"fake-1"},{"id":"fake-2"}]}`)
+		return
+	}
+	if r.URL.Path == "/tokenize" {
+		if f.token == nil {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write(f.token)
 		return
 	}
 	raw, err := io.ReadAll(r.Body)
@@ -100,6 +129,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(p.status)
 		fmt.Fprint(w, p.refusal)
 		return
+	}
+	if p.quits {
+		r.Context().Value(connKey{}).(*quitter).quit.Store(true)
 	}
 	flush := w.(http.Flusher).Flush
 	flush()
@@ -142,7 +174,7 @@ func plansInTurn(plans ...plan) (f *fake, prompts []Prompt) {
 	for i, p := range plans {
 		name := strconv.Itoa(i)
 		f.plans[name] = p
-		prompts = append(prompts, Prompt{name, 10 + i})
+		prompts = append(prompts, Prompt{Text: name, OutputLen: 10 + i})
 	}
 	return f, prompts
 }
@@ -153,7 +185,14 @@ func measure(t *testing.T, f *fake, prompts []Prompt, ctx func() (context.Contex
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := pipes{make(chan net.Conn), make(chan struct{})}
-		server := &http.Server{Handler: f}
+		var handling sync.WaitGroup // a client may have left, and its handler sleeps on
+		defer handling.Wait()
+		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handling.Add(1)
+			defer handling.Done()
+			f.ServeHTTP(w, r)
+		})
+		server := &http.Server{Handler: handler, ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }}
 		var serving sync.WaitGroup
 		serving.Go(func() {
 			if err := server.Serve(l); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
@@ -163,14 +202,16 @@ func measure(t *testing.T, f *fake, prompts []Prompt, ctx func() (context.Contex
 		defer serving.Wait()
 		defer server.Close()
 		cfg := DefaultServeConfig()
-		cfg.Prompts, cfg.NumPrompts = prompts, len(prompts)
+		cfg.Data, cfg.NumPrompts = InTurn(prompts), len(prompts)
 		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
+			f.mu.Lock()
+			f.conns++
+			q := &quitter{Conn: theirs}
+			q.quit.Store(f.mute > 0 && f.conns > f.mute)
+			f.mu.Unlock()
 			select {
-			case l.conns <- theirs:
-				f.mu.Lock()
-				f.conns++
-				f.mu.Unlock()
+			case l.conns <- q:
 				return ours, nil
 			case <-ctx.Done():
 				return nil, ctx.Err()

@@ -17,10 +17,13 @@ var metricNames = map[string][2]string{
 	"tpot": {"TPOT", "Time per Output Token (excl. 1st token)"},
 	"itl":  {"ITL", "Inter-token Latency"},
 	"e2el": {"E2EL", "End-to-end Latency"},
+
+	"client_queue_time":           {"Client Queue Time", "Client-side Queueing"},
+	"e2el_including_client_queue": {"E2EL incl. Client Queue", "Queue-inclusive End-to-end Latency"},
 }
 
 // metricOrder is the order in which metrics are reported.
-var metricOrder = []string{"ttft", "tpot", "itl", "e2el"}
+var metricOrder = []string{"ttft", "tpot", "itl", "e2el", "client_queue_time", "e2el_including_client_queue"}
 
 func (r *Report) samples(metric string) Samples {
 	switch metric {
@@ -30,8 +33,20 @@ func (r *Report) samples(metric string) Samples {
 		return r.TPOT
 	case "itl":
 		return r.ITL
+	case "e2el":
+		return r.E2EL
 	}
-	return r.E2EL
+	var values []float64
+	for i := range r.outcomes {
+		if o := &r.outcomes[i]; o.completed() {
+			v := ms(o.queued())
+			if metric != "client_queue_time" {
+				v += ms(o.last - o.sent)
+			}
+			values = append(values, v)
+		}
+	}
+	return newSamples(values)
 }
 
 // each calls f for every metric that the configuration asks for.
@@ -92,7 +107,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	t.count("Failed requests:", r.Failed)
 	if r.Interrupted {
 		t.count("Requests cut short by the interrupt:", r.Cut)
-		t.count("Requests not sent:", c.NumPrompts-len(r.outcomes))
+		t.count("Requests not sent:", r.Unsent)
+	}
+	if c.Leave.Percent > 0 {
+		t.count("Requests whose clients left:", r.Left)
 	}
 	if c.MaxConcurrency > 0 {
 		t.count("Maximum request concurrency:", c.MaxConcurrency)
@@ -112,14 +130,11 @@ func (r *Report) WriteText(w io.Writer) error {
 	t.number("Peak concurrent requests:", float64(r.PeakConcurrency))
 	t.number("Total token throughput (tok/s):", r.perSecond(r.InputTokens+r.OutputTokens))
 	r.each(func(name string, s Samples) {
-		short := metricNames[name][0]
 		t.title(metricNames[name][1], "-")
-		t.number("Mean "+short+" (ms):", s.Mean())
-		t.number("Median "+short+" (ms):", s.Percentile(50))
-		for _, p := range c.Percentiles {
-			t.number("P"+decimal(p)+" "+short+" (ms):", s.Percentile(p))
-		}
+		r.figures(t, metricNames[name][0], s)
 	})
+	r.writeScheduled(t)
+	r.writeSteady(t)
 	t.title("Load Generator", "-")
 	t.number("Mean schedule lag (ms):", g.Lag.Mean())
 	t.number("P99 schedule lag (ms):", g.Lag.Percentile(99))
@@ -130,7 +145,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	t.number("Processors used by the generator:", g.CPU)
 	t.count("Processors there are:", g.Processors)
+	t.number("P99 lateness of wake-ups (ms):", g.Wakeups.Percentile(99))
 	t.number("Events read with the one before (%):", 100*g.joined())
+	if n := g.tokensPerEvent(); n > 0 {
+		t.number("Tokens per event:", n)
+	}
+	t.count("Connections opened again:", g.Reopened)
 	t.printf("%s\n", strings.Repeat("=", tableWidth))
 	for _, warning := range g.Warnings {
 		t.printf("WARNING: %s.\n", warning)
@@ -175,18 +195,39 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 // an element for each request, in the order in which requests were sent. Times in them are
 // in seconds since the start of the run.
 func (r *Report) WriteJSON(w io.Writer, detailed bool) error {
+	text, err := r.json(detailed)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// jsonObject is the text of a JSON object.
+type jsonObject = jsontext.RawMessage
+
+func (r *Report) json(detailed bool) (jsonObject, error) {
 	c, g := &r.Config, &r.Generator
 	var o object
 	o.add("date", r.Date.Format("20060102-150405"))
 	o.add("endpoint_type", c.Endpoint)
 	o.add("backend", c.Endpoint)
-	o.add("label", nil)
+	o.add("label", given(c.Label, c.Label != ""))
 	o.add("model_id", c.Model)
 	o.add("tokenizer_id", nil)
 	o.add("num_prompts", c.NumPrompts)
+	for _, m := range c.Metadata {
+		o.add(m[0], m[1])
+	}
 	o.add("request_rate", finite(c.Rate))
 	o.add("burstiness", finite(c.Burstiness))
 	o.add("max_concurrency", given(c.MaxConcurrency, c.MaxConcurrency > 0))
+	if c.Ramp.Strategy != "" {
+		o.add("ramp_up_strategy", c.Ramp.Strategy)
+		o.add("ramp_up_start_rps", c.Ramp.Start)
+		o.add("ramp_up_end_rps", c.Ramp.End)
+	}
+	o.add("seed", c.Seed)
 	o.add("duration", r.Duration.Seconds())
 	o.add("completed", r.Completed)
 	o.add("failed", r.Failed)
@@ -199,18 +240,18 @@ func (r *Report) WriteJSON(w io.Writer, detailed bool) error {
 	o.add("max_output_tokens_per_s", r.PeakTokens)
 	o.add("max_concurrent_requests", r.PeakConcurrency)
 	r.each(func(name string, s Samples) {
-		o.add("mean_"+name+"_ms", s.Mean())
-		o.add("median_"+name+"_ms", s.Percentile(50))
-		o.add("std_"+name+"_ms", s.Std())
-		for _, p := range c.Percentiles {
-			o.add("p"+decimal(p)+"_"+name+"_ms", s.Percentile(p))
-		}
+		r.addFigures(&o, name, s)
 	})
 	if detailed {
 		r.addDetails(&o)
 	}
+	r.addScheduled(&o)
+	r.addSteady(&o)
 	o.add("interrupted", r.Interrupted)
 	o.add("cut", r.Cut)
+	o.add("cancelled", r.Left)
+	o.add("unsent", r.Unsent)
+	o.add("repeated_prompts", r.Repeats)
 	o.add("error_counts", r.Errors)
 	var own object
 	own.add("mean_lag_ms", g.Lag.Mean())
@@ -222,13 +263,16 @@ func (r *Report) WriteJSON(w io.Writer, detailed bool) error {
 	own.add("processors", g.Processors)
 	own.add("events", g.Events)
 	own.add("joined_events", g.Joined)
+	own.add("p99_wakeup_ms", g.Wakeups.Percentile(99))
+	own.add("tokens_per_event", g.tokensPerEvent())
+	own.add("reopened_connections", g.Reopened)
+	own.add("clock_slip_ms", ms(g.ClockSlip))
 	own.add("warnings", g.Warnings)
-	o.add("generator", jsontext.RawMessage(own.end()))
+	o.nest("generator", &own)
 	if o.err != nil {
-		return fmt.Errorf("bench: %w", o.err)
+		return nil, fmt.Errorf("bench: %w", o.err)
 	}
-	_, err := w.Write(append(o.end(), '\n'))
-	return err
+	return o.end(), nil
 }
 
 func (r *Report) addDetails(o *object) {
@@ -282,6 +326,24 @@ func (o *object) add(key string, value any) {
 		sep = '{'
 	}
 	o.b = append(append(append(append(o.b, sep), strconv.Quote(key)...), ':'), v...)
+}
+
+// nest adds an object as a member.
+func (o *object) nest(key string, inner *object) {
+	if inner.err != nil {
+		o.err = inner.err
+		return
+	}
+	o.add(key, jsontext.RawMessage(inner.end()))
+}
+
+// write writes the object and a line feed.
+func (o *object) write(w io.Writer) error {
+	if o.err != nil {
+		return fmt.Errorf("bench: %w", o.err)
+	}
+	_, err := w.Write(append(o.end(), '\n'))
+	return err
 }
 
 func (o *object) end() []byte { return append(o.b, '}') }

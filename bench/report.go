@@ -2,7 +2,6 @@ package bench
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -16,6 +15,9 @@ type Report struct {
 	Interrupted bool        // the run ended before all requests were sent and answered
 
 	Completed, Failed, Cut    int           // requests; Cut counts those that were in flight at an interrupt
+	Left                      int           // requests whose clients left, as was planned
+	Unsent                    int           // requests that were never sent: the run was interrupted, or the conversation before them broke off
+	Repeats                   int           // prompts that are the same as one before them
 	Duration                  time.Duration // from sending the first request to the end of the last
 	InputTokens, OutputTokens int           // of completed requests
 	Uncounted                 int           // completed requests without usage; their events count as output tokens
@@ -24,11 +26,19 @@ type Report struct {
 	PeakConcurrency           int
 
 	TTFT, TPOT, ITL, E2EL Samples
-	Errors                []ErrorCount // of failed requests, most frequent first
-	Generator             Generator
+	// Scheduled are latencies from when a request was due, not from when it was sent, of an open loop. They
+	// have what requests waited before they were sent, whoever was to blame.
+	Scheduled Scheduled
+	Steady    *Window // of a closed loop that reached its concurrency
 
-	outcomes []outcome
+	Errors    []ErrorCount // of failed requests, most frequent first
+	Generator Generator
+
+	outcomes []outcome // of requests that were sent
 }
+
+// Scheduled are latencies from the times of a schedule, in milliseconds.
+type Scheduled struct{ TTFT, E2EL Samples }
 
 // ErrorCount is how many requests failed with the same error.
 type ErrorCount struct {
@@ -36,93 +46,134 @@ type ErrorCount struct {
 	Count int    `json:"count"`
 }
 
-// Generator describes the load generator itself, so that a reader can judge whether it
-// kept up.
-type Generator struct {
-	Lag            Samples // how late requests were sent for reasons other than the server, in ms
-	Queue          Samples // how long requests waited because of the largest concurrency, in ms
-	CPU            float64 // processors used, as a mean over the run; 0: unknown
-	Processors     int     // processors that the generator may use
-	Events, Joined int     // events with a choice, not counting the first of each answer; and how many of them were read together with the one before
-	Warnings       []string
-}
-
 // maxErrors bounds the number of different errors in a report.
 const maxErrors = 100
 
-func newReport(cfg *ServeConfig, outcomes []outcome) *Report {
-	r := &Report{Config: *cfg, outcomes: outcomes}
-	failures := map[string]int{}
-	var ttft, tpot, itl, e2el, lag, queue []float64
+// failures counts errors by their texts.
+type failures map[string]int
+
+func (f failures) add(text string) {
+	if _, known := f[text]; !known && len(f) >= maxErrors {
+		text = "other errors"
+	}
+	f[text]++
+}
+
+// list is the most frequent first.
+func (f failures) list() (errs []ErrorCount) {
+	for text, n := range f {
+		errs = append(errs, ErrorCount{text, n})
+	}
+	slices.SortFunc(errs, func(a, b ErrorCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text))
+	})
+	return errs
+}
+
+func newReport(cfg *ServeConfig, all []outcome) *Report {
+	r := &Report{Config: *cfg}
+	for i := range all {
+		if all[i].begun {
+			r.outcomes = append(r.outcomes, all[i])
+		}
+	}
+	r.Unsent = len(all) - len(r.outcomes)
+	failed := failures{}
+	var s latencies
+	var dueTTFT, dueE2EL, lag, queue []float64
 	var begin, end time.Duration
-	for i := range outcomes {
-		o := &outcomes[i]
+	for i := range r.outcomes {
+		o := &r.outcomes[i]
 		if i == 0 {
 			begin = o.sent
 		}
 		begin, end = min(begin, o.sent), max(end, o.last)
-		if o.waited {
-			lag, queue = append(lag, ms(o.arrived-o.due)), append(queue, ms(o.sent-o.arrived))
-		} else {
-			lag, queue = append(lag, ms(o.sent-o.due)), append(queue, 0)
-		}
-		r.Generator.Events += len(o.gaps)
-		r.Generator.Joined += o.joined
-		if o.cut {
-			r.Cut++
+		lag, queue = append(lag, ms(o.lag())), append(queue, ms(o.queued()))
+		r.Generator.add(o)
+		if !r.count(o, failed) {
 			continue
 		}
-		if o.failure != "" {
-			r.Failed++
-			text := o.failure
-			if _, known := failures[text]; !known && len(failures) >= maxErrors {
-				text = "other errors"
-			}
-			failures[text]++
-			continue
-		}
-		r.Completed++
-		if !o.usage {
-			r.Uncounted++
-		}
-		r.InputTokens += o.prompt
-		r.OutputTokens += o.tokens()
-		ttft, e2el = append(ttft, ms(o.first-o.sent)), append(e2el, ms(o.last-o.sent))
-		if o.tokens() > 1 {
-			tpot = append(tpot, o.tpot())
-		}
-		for _, gap := range o.gaps {
-			itl = append(itl, ms(gap))
-		}
-		if cfg.Goodput.met(o) {
-			r.Good++
+		s.add(o)
+		if cfg.Open() {
+			dueTTFT, dueE2EL = append(dueTTFT, ms(o.first-o.due)), append(dueE2EL, ms(o.last-o.due))
 		}
 	}
 	r.Duration = end - begin
-	r.PeakTokens, r.PeakConcurrency = peakTokens(outcomes), peakConcurrency(outcomes)
-	r.TTFT, r.TPOT, r.ITL, r.E2EL = newSamples(ttft), newSamples(tpot), newSamples(itl), newSamples(e2el)
+	r.PeakTokens, r.PeakConcurrency = peakTokens(r.outcomes), peakConcurrency(r.outcomes)
+	r.TTFT, r.TPOT, r.ITL, r.E2EL = s.sorted()
+	r.Scheduled = Scheduled{newSamples(dueTTFT), newSamples(dueE2EL)}
+	r.Steady = steadyWindow(r.outcomes, cfg.MaxConcurrency)
 	r.Generator.Lag, r.Generator.Queue = newSamples(lag), newSamples(queue)
-	for text, n := range failures {
-		r.Errors = append(r.Errors, ErrorCount{text, n})
-	}
-	slices.SortFunc(r.Errors, func(a, b ErrorCount) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text))
-	})
+	r.Errors = failed.list()
 	return r
+}
+
+// count counts a request, and reports whether it completed.
+func (r *Report) count(o *outcome, failed failures) bool {
+	switch {
+	case o.cut:
+		r.Cut++
+		return false
+	case o.left:
+		r.Left++
+		return false
+	case o.failure != "":
+		r.Failed++
+		failed.add(o.failure)
+		return false
+	}
+	r.Completed++
+	if !o.usage {
+		r.Uncounted++
+	}
+	r.InputTokens += o.prompt
+	r.OutputTokens += o.tokens()
+	if r.Config.Goodput.met(o) {
+		r.Good++
+	}
+	return true
+}
+
+// add counts the events of a request.
+func (g *Generator) add(o *outcome) {
+	g.Events += len(o.gaps)
+	g.Joined += o.joined
+	if o.reopened {
+		g.Reopened++
+	}
+	if o.usage && o.completed() {
+		g.Outputs, g.Counted = g.Outputs+o.outputs, g.Counted+o.completion
+	}
+}
+
+// lag is how late a request was, for reasons other than the server.
+func (o *outcome) lag() time.Duration {
+	if o.waited {
+		return o.arrived - o.due
+	}
+	return o.sent - o.due
+}
+
+// queued is how long a request waited because of the largest concurrency.
+func (o *outcome) queued() time.Duration {
+	if o.waited {
+		return o.sent - o.arrived
+	}
+	return 0
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // completed reports whether the whole answer arrived.
-func (o *outcome) completed() bool { return o.failure == "" }
+func (o *outcome) completed() bool { return o.failure == "" && !o.left }
 
 // tokens is the length of the answer: what the server counted, or else the number of
-// events.
+// events that carried something of it.
 func (o *outcome) tokens() int {
 	if o.usage {
 		return o.completion
 	}
-	return len(o.gaps) + 1
+	return max(1, o.outputs)
 }
 
 // tpot is the time per output token after the first, in milliseconds; 0 for an answer of
@@ -196,33 +247,4 @@ func peakConcurrency(outcomes []outcome) int {
 		peak = max(peak, i+1-ended)
 	}
 	return peak
-}
-
-// Limits beyond which a report has a warning.
-const (
-	busyShare   = 0.8 // of the processors, used by the generator
-	lateMS      = 10  // p99 of the lag, in milliseconds
-	joinedShare = 0.1 // of the events, read together with the one before
-)
-
-// joined is the share of events that were read together with the one before.
-func (g *Generator) joined() float64 { return float64(g.Joined) / float64(max(1, g.Events)) }
-
-// addWarnings adds the warnings about what the generator, rather than the server, may have
-// decided.
-func (r *Report) addWarnings() {
-	g := &r.Generator
-	warn := func(format string, args ...any) { g.Warnings = append(g.Warnings, fmt.Sprintf(format, args...)) }
-	if g.CPU >= busyShare*float64(g.Processors) {
-		warn("the generator used %.1f of %d processors: it, not the server, may be the bottleneck", g.CPU, g.Processors)
-	}
-	if late := g.Lag.Percentile(99); late > lateMS && !math.IsInf(r.Config.Rate, 1) {
-		warn("the generator fell behind its schedule, p99 %.0f ms: the load was less than asked for", late)
-	}
-	if float64(g.Joined) > joinedShare*float64(g.Events) {
-		warn("%.0f%% of the events came in one read with the one before: inter-token latencies are those of reads, not of tokens", 100*g.joined())
-	}
-	if r.Uncounted > 0 {
-		warn("%d answers came without usage: their input tokens are unknown, their output tokens are counted by events", r.Uncounted)
-	}
 }

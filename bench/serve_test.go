@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -363,10 +362,10 @@ func TestServeWarnings(t *testing.T) {
 		r    Report
 		want string
 	}{
-		{Report{Config: ServeConfig{Rate: 1}, Generator: Generator{CPU: 1.5, Processors: 2, Lag: Samples{9}, Events: 10, Joined: 1}}, ""},
-		{Report{Config: ServeConfig{Rate: 1}, Generator: Generator{CPU: 1.7, Processors: 2}}, "bottleneck"},
-		{Report{Config: ServeConfig{Rate: 1}, Generator: Generator{Processors: 2, Lag: Samples{12}}}, "fell behind"},
-		{Report{Config: ServeConfig{Rate: math.Inf(1)}, Generator: Generator{Processors: 2, Lag: Samples{12}}}, ""},
+		{Report{Config: ServeConfig{Load: Load{Rate: 1, NumPrompts: 100}}, Generator: Generator{CPU: 1.5, Processors: 2, Lag: Samples{9}, Events: 10, Joined: 1}}, ""},
+		{Report{Config: ServeConfig{Load: Load{Rate: 1, NumPrompts: 100}}, Generator: Generator{CPU: 1.7, Processors: 2}}, "bottleneck"},
+		{Report{Config: ServeConfig{Load: Load{Rate: 1, NumPrompts: 100}}, Generator: Generator{Processors: 2, Lag: Samples{12}}}, "fell behind"},
+		{Report{Config: ServeConfig{Load: Load{Rate: math.Inf(1)}}, Generator: Generator{Processors: 2, Lag: Samples{12}}}, ""},
 		{Report{Generator: Generator{Processors: 2, Events: 10, Joined: 2}}, "20% of the events"},
 		{Report{Uncounted: 2, Generator: Generator{Processors: 2}}, "2 answers came without usage"},
 	} {
@@ -392,8 +391,8 @@ func TestServeConfig(t *testing.T) {
 		"warm-up":       func(c *ServeConfig) { c.Warmups = -1 },
 		"metric":        func(c *ServeConfig) { c.Metrics = []string{"tft"} },
 		"percentile":    func(c *ServeConfig) { c.Percentiles = []float64{101} },
-		"random length": func(c *ServeConfig) { c.Random.InputLen = -1 },
-		"range ratio":   func(c *ServeConfig) { c.Random.RangeRatio = 1 },
+		"random length": func(c *ServeConfig) { c.Data = Random{InputLen: -1} },
+		"range ratio":   func(c *ServeConfig) { c.Data = Random{RangeRatio: 1} },
 		"extra body":    func(c *ServeConfig) { c.ExtraBody = json.RawMessage("[1]") },
 	} {
 		c := DefaultServeConfig()
@@ -414,51 +413,6 @@ func TestServeConfig(t *testing.T) {
 	for _, bad := range []string{"", "ttft", "ttft:", "ttft:0", "ttft:x", "itl:5", "ttft:NaN"} {
 		if g, err := ParseGoodput([]string{bad}); err == nil {
 			t.Errorf("%q: %+v", bad, g)
-		}
-	}
-}
-
-// TestPrompts: random prompts have the lengths that were asked for, and share the prefix and
-// nothing else; files are read line by line.
-func TestPrompts(t *testing.T) {
-	c := DefaultServeConfig()
-	c.NumPrompts, c.Warmups, c.Random = 200, 10, Random{InputLen: 20, OutputLen: 10, PrefixLen: 5, RangeRatio: 0.5}
-	list := c.prompts()
-	ins, outs := map[int]bool{}, map[int]bool{}
-	seen := map[string]bool{}
-	for _, p := range list {
-		w := strings.Fields(p.Text)
-		ins[len(w)-5], outs[p.OutputLen] = true, true
-		if !strings.HasPrefix(p.Text, strings.Join(strings.Fields(list[0].Text)[:5], " ")+" ") || seen[p.Text] {
-			t.Fatalf("%q", p.Text)
-		}
-		seen[p.Text] = true
-	}
-	within := func(m map[int]bool, low, high int) bool {
-		for n := range m {
-			if n < low || n > high {
-				return false
-			}
-		}
-		return m[low] && m[high]
-	}
-	if len(list) != 210 || !within(ins, 10, 30) || !within(outs, 5, 15) || !reflect.DeepEqual(list, c.prompts()) {
-		t.Errorf("%d prompts, in %v, out %v", len(list), ins, outs)
-	}
-	if c.Seed++; reflect.DeepEqual(list, c.prompts()) {
-		t.Error("another seed, the same prompts")
-	}
-	for text, want := range map[string]string{
-		"{\"prompt\":\"a\",\"output_len\":3}\n\n {\"prompt\":\"b\",\"output_len\":1,\"x\":2}": "[{a 3} {b 1}] <nil>",
-		"":                               "[] bench: no prompts",
-		`{"prompt":"a"}`:                 "[] bench: line 1 of the prompts needs a prompt and an output_len of at least 1",
-		"{\"prompt\":\"\"}":              "[] bench: line 1 of the prompts needs a prompt and an output_len of at least 1",
-		"\n{\"prompt\":1}":               "[] bench: line 2 of the prompts: json: cannot unmarshal number into Go struct field Prompt.prompt of type string",
-		"{\"prompt\":\"a\",\"output_len": "[] bench: line 1 of the prompts: unterminated string at byte 25",
-	} {
-		list, err := ReadPrompts(strings.NewReader(text))
-		if got := fmt.Sprint(list, err); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }

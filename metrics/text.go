@@ -76,10 +76,21 @@ func head(name, help, kind string) []byte {
 func histogramFamily(name, help string, labels []labelPair, cells int, bounds []float64) *family {
 	h := &histText{cells: cells, sum: line(name+"_sum", labels), count: line(name+"_count", labels)}
 	for _, bound := range bounds {
-		h.buckets = append(h.buckets, line(name+"_bucket", labels, labelPair{"le", string(appendNumber(nil, bound))}))
+		h.buckets = append(h.buckets, line(name+"_bucket", labels, labelPair{"le", boundText(bound)}))
 	}
 	h.buckets = append(h.buckets, line(name+"_bucket", labels, labelPair{"le", "+Inf"}))
 	return &family{name: name, head: head(name, help, "histogram"), histogram: h, labels: labels}
+}
+
+// boundText writes the upper bound of a bucket as Python's client of Prometheus does: 1 is 1.0.
+// Dashboards for vLLM name bounds in their queries, and versions of Prometheus before 3.0
+// compare them as texts.
+func boundText(v float64) string {
+	text := string(appendNumber(nil, v))
+	if strings.ContainsAny(text, ".e") {
+		return text
+	}
+	return text + ".0"
 }
 
 // complete adds NAME_created, the time since when the family counts, as Python's client of

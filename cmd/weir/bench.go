@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -113,14 +112,4 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return os.WriteFile(path, []byte(b.String()), 0o644)
-}
-
-// readPrompts reads the file of --dataset-path.
-func readPrompts(path string) ([]bench.Prompt, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("--dataset-path: %w", err)
-	}
-	defer f.Close()
-	return bench.ReadPrompts(f)
 }

@@ -101,7 +101,7 @@ func TestBenchServe(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "result.json")
 		code, out, errOut := runBench(append([]string{"serve", "--num-prompts", "3", "--random-input-len", "8", "--random-output-len", "4",
-			"--save-result", file, "--save-detailed", "--goodput", "ttft:60000", "e2el:60000"}, c.args...)...)
+			"--result-filename", file, "--save-detailed", "--goodput", "ttft:60000", "e2el:60000"}, c.args...)...)
 		if code != 0 || errOut != "" || !regexp.MustCompile(`Successful requests: +3 `).MatchString(out) || !strings.Contains(out, "\nBenchmarkServe/endpoint="+c.endpoint+"/rate=inf 3 ") {
 			t.Errorf("%s: exit %d: %s%s", name, code, out, errOut)
 			continue
@@ -154,9 +154,9 @@ func TestBenchPrompts(t *testing.T) {
 	}
 	result := filepath.Join(t.TempDir(), "result.json")
 	code, out, errOut := runBench("serve", "--base-url", url, "--dataset-name", "prompts", "--dataset-path", file, "--num-prompts", "2", "--temperature", "0",
-		"--percentile-metrics", "e2el", "--metric-percentiles", "50,90", "--request-rate", "500", "--save-result", result, "--save-detailed")
+		"--percentile-metrics", "e2el", "--metric-percentiles", "50,90", "--request-rate", "500", "--save-result", "--result-filename", result, "--save-detailed")
 	v := readJSON(t, result)
-	if code != 0 || !strings.Contains(out, "P90 E2EL (ms):") || strings.Contains(out, "TTFT") || !strings.Contains(fmt.Sprint(v["generated_texts"]), "Paris") {
+	if code != 0 || !strings.Contains(out, "P90 E2EL (ms):") || strings.Contains(out, "Time to First Token") || !strings.Contains(fmt.Sprint(v["generated_texts"]), "Paris") {
 		t.Errorf("exit %d: %s%s%v", code, out, errOut, v)
 	}
 }

@@ -29,12 +29,13 @@ func (o opposite) Set(s string) error {
 type choice struct {
 	value   *string
 	choices []string
+	free    func(s string) bool // which other values it takes as well; nil: none
 }
 
 // oneOf adds a flag that takes one of some values, the first by default.
 func (f *flagSet) oneOf(value *string, name, usage string, choices ...string) {
 	*value = choices[0]
-	f.Var(&choice{value, choices}, name, usage)
+	f.Var(&choice{value: value, choices: choices}, name, usage)
 }
 
 func (c *choice) String() string { return *c.value }
@@ -43,7 +44,7 @@ func (c *choice) Set(s string) error {
 	if own, ok := synonyms[strings.ToLower(s)]; ok && !slices.Contains(c.choices, s) {
 		s = own
 	}
-	if !slices.Contains(c.choices, s) {
+	if !slices.Contains(c.choices, s) && (c.free == nil || !c.free(s)) {
 		return fmt.Errorf("%q is none of %s", s, strings.Join(c.choices, ", "))
 	}
 	*c.value = s

@@ -136,7 +136,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	f.oneOf(&o.policy, "scheduling-policy", "order in which requests are served: fcfs, first come, first served; priority, by their field priority, lower numbers first", "fcfs", "priority")
 	f.BoolVar(&o.caching, "enable-prefix-caching", true, "compute a prefix that several requests share only once")
 	o.hashAlgo = "sha256"
-	f.Var(hashAlgorithm{&choice{&o.hashAlgo, []string{"sha256", "sha256_cbor", "xxhash", "xxhash_cbor", "builtin"}}}, "prefix-caching-hash-algo",
+	f.Var(hashAlgorithm{&choice{&o.hashAlgo, []string{"sha256", "sha256_cbor", "xxhash", "xxhash_cbor", "builtin"}, nil}}, "prefix-caching-hash-algo",
 		"`algorithm` by which equal prefixes are found: sha256, or another one that vLLM has, in whose place SHA-256 is used")
 	f.BoolVar(&o.chunked, "enable-chunked-prefill", true, "compute a long prompt in several steps, so that running answers go on meanwhile; --no-enable-chunked-prefill computes every prompt in one step: --max-num-batched-tokens must then be at least --max-model-len, and --max-prefill-tokens and --long-prefill-token-threshold have no effect")
 	f.IntVar(&o.longPrompt, "long-prefill-token-threshold", 0, "most `tokens` of one prompt that a step computes; 0 sets no such limit")

@@ -57,7 +57,20 @@ func (r *release) licenses(m *modules) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if out, err = r.command("go", "list", "-m", "-f", "{{.Dir}}").Output(); err != nil {
+		return nil, fmt.Errorf("this module: %w", err)
+	}
+	for _, v := range vendored {
+		if err := appendLicenses(&b, v.title, filepath.Join(strings.TrimSpace(string(out)), v.dir)); err != nil {
+			return nil, err
+		}
+	}
 	return b.Bytes(), nil
+}
+
+// vendored are projects whose files are in this repository and in the binary.
+var vendored = []struct{ title, dir string }{
+	{"uPlot 1.6.32 (https://github.com/leeoniya/uPlot)", "bench/uplot"},
 }
 
 // appendLicenses appends the licence files in the folder of a module. A module without one

@@ -146,6 +146,9 @@ func TestLicenses(t *testing.T) {
 			t.Errorf("no licence of %s", d.Path)
 		}
 	}
+	if !bytes.Contains(text, []byte("uPlot 1.6.32")) || !bytes.Contains(text, []byte("Leon Sorokin")) {
+		t.Error("no licence of uPlot")
+	}
 	dir := t.TempDir()
 	if err := appendLicenses(&bytes.Buffer{}, "a module", dir); err == nil {
 		t.Error("a module without a licence is accepted")
