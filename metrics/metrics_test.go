@@ -103,12 +103,7 @@ type fixture struct {
 
 var simple = backend.Spec{VocabSize: 300, BlockTokens: 16, NumBlocks: 101, MaxTokens: 100, MaxSeqs: 8, MaxSeqTokens: 512, Depth: 1}
 
-func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) fixture {
-	t.Helper()
-	return startKeeping(t, spec, hook, nil)
-}
-
-// startKeeping is start with copies of the prefix cache.
+// startKeeping starts an engine with copies of the prefix cache.
 func startKeeping(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error, to engine.Offload) fixture {
 	t.Helper()
 	if hook == nil {
@@ -134,14 +129,6 @@ func startKeeping(t testing.TB, spec backend.Spec, hook func(sim.Call, int) erro
 			t.Error(err)
 		}
 	}}
-}
-
-func ask(salt byte, prompt, output int) engine.Request {
-	r := engine.Request{Tokens: make([]int32, prompt), Salt: [16]byte{salt}, Limits: engine.Limits{MaxTokens: output, EOS: -1}, Sampling: sampler.DefaultParams()}
-	for i := range r.Tokens {
-		r.Tokens[i] = int32(1 + i)
-	}
-	return r
 }
 
 // run submits requests together and reads them to their ends.

@@ -5,8 +5,26 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"weir/backend"
+	"weir/backend/sim"
+	"weir/engine"
 	"weir/kvcache"
+	"weir/sampler"
 )
+
+// start starts an engine without copies of the prefix cache.
+func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) fixture {
+	t.Helper()
+	return startKeeping(t, spec, hook, nil)
+}
+
+func ask(salt byte, prompt, output int) engine.Request {
+	r := engine.Request{Tokens: make([]int32, prompt), Salt: [16]byte{salt}, Limits: engine.Limits{MaxTokens: output, EOS: -1}, Sampling: sampler.DefaultParams()}
+	for i := range r.Tokens {
+		r.Tokens[i] = int32(1 + i)
+	}
+	return r
+}
 
 // kept keeps copies of blocks in memory, and gives nothing up.
 type kept struct {

@@ -47,7 +47,6 @@ type Sequence struct {
 	Account Account // for whom it runs
 
 	Salt        kvcache.Hash // namespace in the prefix cache
-	Recall      bool         // before it is admitted, the caller is asked to bring back what is kept of its prefix outside of the pool, see Recalls
 	NoCacheRead bool         // compute the whole prompt; it is still published
 	Leader      *Sequence    // the first choice of the same prompt, if this is a further one; else nil
 	MaxChunk    int          // most tokens of this sequence in one step; 0: no limit of its own
@@ -79,6 +78,10 @@ type progress struct {
 	// Long says that the sequence has more than Config.LongAfter tokens, and that what is computed of it was
 	// computed so.
 	Long bool
+
+	// Recall is set by the caller: before the sequence is admitted, the caller is asked to bring back what is kept of its prefix outside of
+	// the pool, see Scheduler.Recalls.
+	Recall bool
 
 	admitted  bool   // has been admitted once, so Cached is set
 	followers int    // sequences whose Leader it is
