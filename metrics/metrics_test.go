@@ -21,7 +21,6 @@ import (
 	"weir/backend"
 	"weir/backend/sim"
 	"weir/engine"
-	"weir/sampler"
 )
 
 // page is a scrape, read back by the library's parser.
