@@ -39,6 +39,7 @@ type Identity struct {
 	Models   []string // names, or "*"
 	Rights   Rights
 	Expires  time.Time // zero: never
+	Limits   *Limits   // nil: none; [Keyring.Limits] has those that hold now
 }
 
 // Covers reports whether a project is among those of the identity.
@@ -91,8 +92,10 @@ type Keyring struct {
 	fixed []entry // keys of the command line
 	file  string  // "" if there is none
 	all   atomic.Pointer[[]entry]
-	stale atomic.Bool // see Stale
-	now   func() time.Time
+
+	limits atomic.Pointer[map[string]*Limits] // by the name of the key; those that have some
+	stale  atomic.Bool                        // see Stale
+	now    func() time.Time
 
 	mu     sync.Mutex // one goroutine reads the file at a time
 	stamp  stamp      // the version of the file that was read last; zero: it could not be read
@@ -108,7 +111,7 @@ func New(keys []string, file string) (*Keyring, error) {
 		if s == "" {
 			return nil, errors.New("auth: an API key is empty")
 		}
-		id := everything("api-key", "api")
+		id := everything(fixedKey, "api")
 		id.Share = "key " + strconv.Itoa(i+1)
 		k.fixed = append(k.fixed, entry{hash: sha256.Sum256([]byte(s)), Identity: id})
 	}

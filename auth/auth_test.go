@@ -148,8 +148,14 @@ func TestBrokenFile(t *testing.T) {
 		"keys: 5", "key: []", "keys: [{id: a}]", "keys: [{hash: \"" + hash("x") + "\"}]", "keys: [{id: a, hash: sha256:00}]",
 		key(", projects: [a]"), key(`, projects: ["*/b"]`), key(", rights: [all]"), key(", expires: tomorrow"),
 		key(", colour: red"), key("") + "\n---\n" + key(""), key("") + "\n---\n: [",
-		// Limits that nothing enforces.
-		key(", limits: {concurrency: 1}"), key(", limits: {}"), key(", weight: 1"), key(", max_priority: 0"),
+		// What nothing enforces.
+		key(", weight: 1"), key(", max_priority: 0"),
+		// Limits that are none, or that nobody could tell apart.
+		key(", limits: {}"), key(", limits: 5"), key(", limits: {concurrency: 0}"), key(", limits: {tokens_per_day: -1}"), key(", limits: {max_tokens: 1.5}"),
+		key(", limits: {concurrency: 1, tokens_per_minute: null}"), key(", limits: {requests_per_minute: 2000000000000000}"), key(", limits: {rpm: 1}"),
+		"keys:\n  - {id: a, hash: " + hash("x") + ", limits: {concurrency: 1}}\n  - {id: a, hash: " + hash("y") + "}\n",
+		"keys:\n  - {id: a, hash: " + hash("x") + "}\n  - {id: a, hash: " + hash("y") + ", limits: {concurrency: 1}}\n",
+		"keys: [{id: api-key, hash: \"" + hash("x") + "\", limits: {concurrency: 1}}]",
 		// Members without a value, which would be as absent: bounds that were cut off.
 		key(", projects: null"), key(", projects: "), key(", models: ~"), key(", rights: null"), key(", expires: null"), key(`, expires: ""`),
 		key(", user: null"), key(`, tenant: ""`), key(", username: null"), key(", limits: null"), key(", weight: null"), key(", max_priority: null"),
@@ -175,8 +181,39 @@ func TestBrokenFile(t *testing.T) {
 		t.Errorf("the file that was mended: %v, stale %v", err, k.Stale())
 	}
 	writeFile(t, file, key(", weight: 2"))
-	if _, err := New(nil, file); err == nil || !strings.Contains(err.Error(), "key 1 (a): limits, weight and max_priority are not enforced yet") {
+	if _, err := New(nil, file); err == nil || !strings.Contains(err.Error(), "key 1 (a): weight and max_priority are not enforced yet") {
 		t.Errorf("the error for a limit is %v", err)
+	}
+}
+
+// TestLimits: the limits of a key are those that the file has now, whenever its identity was made.
+func TestLimits(t *testing.T) {
+	k, file := newKeyring(t)
+	key := func(limits string) string {
+		return "keys: [{id: a, hash: \"" + hash("x") + "\"" + limits + "}, {id: b, hash: \"" + hash("y") + "\"}]"
+	}
+	if k.Limits("a") != nil || k.Limits("api-key") != nil {
+		t.Error("there are limits that nobody has set")
+	}
+	for _, c := range []struct {
+		file string
+		want *Limits
+	}{
+		{", limits: {requests_per_minute: 1, tokens_per_minute: 2, tokens_per_day: 3, concurrency: 4, max_tokens: 5}", &Limits{1, 2, 3, 4, 5}},
+		{", limits: {concurrency: 1125899906842624}", &Limits{Concurrency: 1 << 50}},
+		{"", nil},
+	} {
+		writeFile(t, file, key(c.file))
+		if err := k.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		got, of := k.Limits("a"), k.Token("x").Limits
+		if (got == nil) != (c.want == nil) || got != of || got != nil && *got != *c.want {
+			t.Errorf("%q: %+v and %+v, want %+v", c.file, got, of, c.want)
+		}
+		if k.Limits("b") != nil || k.Limits("") != nil {
+			t.Error("another key has limits")
+		}
 	}
 }
 

@@ -26,6 +26,12 @@
 //	    models: ["*"]               # default: all
 //	    rights: [read, write]       # and admin; default: read and write
 //	    expires: 2027-01-01T00:00:00Z
+//	    limits:                     # default: none; see Limits
+//	      requests_per_minute: 60
+//	      tokens_per_minute: 100000
+//	      tokens_per_day: 5000000
+//	      concurrency: 8
+//	      max_tokens: 4096
 //	# end
 //
 // A user may have several keys, so that a key can be replaced without a gap. If a changed
@@ -37,8 +43,11 @@
 // which would be valid and have fewer keys, or a last key without its bounds. Once a file in
 // use had the line, one without it is an error.
 //
-// The members limits, weight and max_priority are reserved. A file that has them is refused,
-// because an operator who writes a limit relies on it, and nothing enforces it yet.
+// Limits are counted by the id of a key, so that keys with limits need ids of their own. They are
+// enforced by package ratelimit and the server.
+//
+// The members weight and max_priority are reserved. A file that has them is refused,
+// because an operator who writes them relies on them, and nothing enforces them yet.
 //
 // Keys are stored as plain SHA-256, so that a request costs a hash and not the milliseconds
 // of bcrypt. That is safe for keys that are long and random, 128 bits and more. Passwords
@@ -46,5 +55,6 @@
 //
 // # Files
 //
-// auth.go has identities, the keyring and the syntax of credentials, file.go the file.
+// auth.go has identities, the keyring and the syntax of credentials, file.go the file, limits.go
+// the limits of keys.
 package auth

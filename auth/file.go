@@ -32,8 +32,9 @@ type fileKey struct {
 	Rights   []string `yaml:"rights"`
 	Expires  string   `yaml:"expires"`
 
+	Limits *fileLimits `yaml:"limits"`
+
 	// These are refused. They are known here so that the error can say why.
-	Limits   any `yaml:"limits"`
 	Weight   any `yaml:"weight"`
 	Priority any `yaml:"max_priority"`
 }
@@ -87,6 +88,8 @@ func (k *Keyring) reload() error {
 	k.marked = ends || k.marked
 	all := append(slices.Clone(k.fixed), entries...)
 	k.all.Store(&all)
+	limits := limitsByKey(entries)
+	k.limits.Store(&limits)
 	return nil
 }
 
@@ -162,7 +165,7 @@ func parse(src []byte) ([]entry, error) {
 		username string
 		hash     [sha256.Size]byte
 	}
-	seen := map[secret]int{}
+	seen, ids := map[secret]int{}, map[string]int{}
 	out := make([]entry, 0, len(*file.Keys))
 	for i := range *file.Keys {
 		f := &(*file.Keys)[i]
@@ -175,6 +178,11 @@ func parse(src []byte) ([]entry, error) {
 			return nil, fmt.Errorf("key %d (%s): it is the same key as key %d (%s), so it is not clear what it may do", i+1, f.ID, other+1, out[other].Key)
 		}
 		seen[same] = i
+		if other, ok := ids[e.Key]; ok && (e.Limits != nil || out[other].Limits != nil) {
+			return nil, fmt.Errorf("key %d (%s): it has the id of key %d, and limits are counted by id; give it another", i+1, f.ID, other+1)
+		} else if !ok {
+			ids[e.Key] = i
+		}
 		out = append(out, e)
 	}
 	return out, nil
@@ -193,6 +201,13 @@ func complete(src []byte) error {
 		for _, name := range slices.Sorted(maps.Keys(key)) {
 			if v := key[name]; v == nil || v == "" {
 				return fmt.Errorf("key %d (%v): %s has no value; leave it out, or say what it is", i+1, key["id"], name)
+			}
+		}
+		if limits, ok := key["limits"].(map[string]any); ok {
+			for _, name := range slices.Sorted(maps.Keys(limits)) {
+				if limits[name] == nil {
+					return fmt.Errorf("key %d (%v): limits: %s has no value; leave it out, or say what it is", i+1, key["id"], name)
+				}
 			}
 		}
 	}
@@ -214,11 +229,14 @@ func (f *fileKey) entry() (e entry, err error) {
 		return e, errors.New("username has a colon")
 	}
 	e.username = f.Username
-	if f.Limits != nil || f.Weight != nil || f.Priority != nil {
-		return e, errors.New("limits, weight and max_priority are not enforced yet, so a file that has them is refused")
+	if f.Weight != nil || f.Priority != nil {
+		return e, errors.New("weight and max_priority are not enforced yet, so a file that has them is refused")
 	}
 	e.Identity = Identity{Key: f.ID, User: f.ID, Projects: f.Projects, Models: f.Models, Rights: Read | Write}
 	id := &e.Identity
+	if id.Limits, err = f.Limits.limits(f.ID); err != nil {
+		return e, err
+	}
 	if f.User != "" {
 		id.User = f.User
 	}

@@ -1,5 +1,5 @@
 // Package bench measures servers from the outside: how fast one starts (RunStart), how it
-// answers under a load (RunServe) and in conversations (RunChat), and how fast it stores feedback and
+// answers under a load (RunServe), under several beside other servers (RunSweep) and in conversations (RunChat), and how fast it stores feedback and
 // trajectories (RunStore). It is a client. It knows the HTTP interface and nothing of the engine, so it
 // measures every server of the same interface in the same way.
 //
@@ -41,6 +41,7 @@
 //	client.go, exchange.go, sse.go, event.go   one request; its events are read without allocating
 //	report.go, window.go, generator.go, samples.go   what was measured
 //	format*.go, page*.go, page.js, page.css, uplot   how it is printed; uplot is uPlot 1.6.32 from npm, unchanged
+//	sweep*.go                               loads of all sizes, on servers that take turns
 //	chat.go                                 conversations, turn by turn
 //	start.go, child.go, process_*.go        starting servers and watching their processes
 //	store.go, store_writes.go, store_queries.go, store_ingest.go   feedback and trajectories

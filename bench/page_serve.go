@@ -222,3 +222,20 @@ func (r *Report) firstCurve(name string) pageCurve {
 	}
 	return c
 }
+
+// ascending brings the points of a curve into the order of x, of which there is one each.
+func (c pageCurve) ascending() pageCurve {
+	order := make([]int, len(c.X))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c.X[a], c.X[b]) })
+	out := pageCurve{Name: c.Name}
+	for _, i := range order {
+		if n := len(out.X); n > 0 && out.X[n-1] == c.X[i] {
+			continue
+		}
+		out.X, out.Y = append(out.X, c.X[i]), append(out.Y, c.Y[i])
+	}
+	return out
+}

@@ -276,14 +276,8 @@ func (e *Engine) loop(ctx context.Context) error {
 			return err
 		}
 		if e.sched.Idle() && e.inFlight == nil {
-			if more, err := e.save(idleSave); more || err != nil {
-				if err := e.recoverFrom(err); err != nil {
-					return err
-				}
-				continue
-			}
-			if !e.sleep(ctx) {
-				return nil
+			if on, err := e.idle(ctx); !on {
+				return err
 			}
 			continue
 		}
@@ -319,6 +313,16 @@ func (e *Engine) awaitMasks(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	e.now = e.clock()
+}
+
+// idle copies blocks out while there is nothing to compute, and then sleeps. It reports false if the loop ends, with its error.
+func (e *Engine) idle(ctx context.Context) (on bool, err error) {
+	more, err := e.save(idleSave)
+	if err != nil {
+		err = e.recoverFrom(err)
+		return err == nil, err
+	}
+	return more || e.sleep(ctx), nil
 }
 
 // sleep waits until there is something in the intake. It reports false if ctx ends first.

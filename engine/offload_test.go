@@ -77,8 +77,7 @@ func damageFiles(t *testing.T, g *rand.Rand, dir string) {
 // none of these.
 func TestMetamorphicOffload(t *testing.T) {
 	g := seeded(t)
-	var total engine.OffloadStats
-	var damaged, evicted, stateful, windows uint64
+	var c offloadCounts
 	two := []backend.KVGroup{{}, {Window: 5}}
 	lazy := sim.OracleConfig{Reading: sim.Lazy}
 	for round := range rounds(2) {
@@ -101,19 +100,7 @@ func TestMetamorphicOffload(t *testing.T) {
 				to.Memory = 2000
 			}
 			for range 2 { // starts
-				got := shuffled(g, jobs, func(jobs []job) []result {
-					r, s, f := offloaded(t, engine.Config{Scheduler: v.sched}, configuredOracle(v.spec, v.oracle), jobs, to)
-					total.Saved, total.Loaded, total.Hits, total.Failed = total.Saved+s.Offload.Saved, total.Loaded+s.Offload.Loaded, total.Hits+s.Offload.Hits, total.Failed+s.Offload.Failed
-					total.Uncopied, total.TimedOut = total.Uncopied+s.Offload.Uncopied, total.TimedOut+s.Offload.TimedOut
-					damaged, evicted = damaged+f.Damaged, evicted+f.Evicted
-					if v.spec.StateSlots > 0 {
-						stateful += s.Offload.Hits
-					}
-					if len(v.spec.Groups) > 0 {
-						windows += s.Offload.Hits
-					}
-					return r
-				})
+				got := shuffled(g, jobs, func(jobs []job) []result { return c.run(t, v, jobs, to) })
 				if err := compare(jobs, got, want); err != nil {
 					t.Fatalf("round %d, %v: %v", round, v, err)
 				}
@@ -123,10 +110,28 @@ func TestMetamorphicOffload(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%+v, %d damaged, %d files evicted, %d tokens with a state, %d with windows", total, damaged, evicted, stateful, windows)
-	if total.Hits < 300 || damaged < 3 || evicted < 50 || stateful < 20 || windows < 20 || total.TimedOut > 0 {
+	t.Logf("%+v", c)
+	if c.hits < 300 || c.damaged < 3 || c.evicted < 50 || c.stateful < 20 || c.windows < 20 || c.late > 0 {
 		t.Error("there were too few of these, or something came too late, for the test to mean anything")
 	}
+}
+
+// offloadCounts sums up what engines and folders have counted.
+type offloadCounts struct{ hits, stateful, windows, late, damaged, evicted uint64 }
+
+// run runs jobs with a folder, see offloaded.
+func (c *offloadCounts) run(t *testing.T, v variant, jobs []job, to kvstore.Config) []result {
+	t.Helper()
+	r, s, f := offloaded(t, engine.Config{Scheduler: v.sched}, configuredOracle(v.spec, v.oracle), jobs, to)
+	c.hits, c.late = c.hits+s.Offload.Hits, c.late+s.Offload.TimedOut
+	c.damaged, c.evicted = c.damaged+f.Damaged, c.evicted+f.Evicted
+	if v.spec.StateSlots > 0 {
+		c.stateful += s.Offload.Hits
+	}
+	if len(v.spec.Groups) > 0 {
+		c.windows += s.Offload.Hits
+	}
+	return r
 }
 
 // TestMetamorphicOffloadModel is the same over a trained model on the CPU, and compares all bits of log-probabilities.
@@ -290,8 +295,17 @@ func TestOffloadTimes(t *testing.T) {
 		}
 		e.mustStop(t)
 
-		// What was forgotten is not read.
-		s.took = time.Millisecond
+	})
+}
+
+// TestOffloadForgotten: what was forgotten is not read, and what is damaged is computed.
+func TestOffloadForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{}
+		r := request(100, 1)
+		e := startOn(t, s, time.Millisecond, engine.Config{})
+		e.mustRun(t, r)
+		e.mustStop(t)
 		e = startOn(t, s, time.Millisecond, engine.Config{})
 		for i := range 6 {
 			e.mustRun(t, r)

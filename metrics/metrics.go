@@ -38,9 +38,15 @@ const (
 	StoreBusy   Reason = "store_busy"  // too many writes wait for a database
 	DiskFull    Reason = "disk_full"   // there is too little space left
 	DiskFailed  Reason = "disk_failed" // the disk did not take a write
+
+	// The limits of a key (package ratelimit).
+	KeyRequests    Reason = "key_requests"    // per minute
+	KeyTokens      Reason = "key_tokens"      // per minute
+	KeyDayTokens   Reason = "key_day_tokens"  // per day
+	KeyConcurrency Reason = "key_concurrency" // requests at a time
 )
 
-var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Connections, Uploads, StoreBusy, DiskFull, DiskFailed}
+var reasons = []Reason{KeyRequests, KeyTokens, KeyDayTokens, KeyConcurrency, EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Connections, Uploads, StoreBusy, DiskFull, DiskFailed}
 
 // otherReason stands for reasons without a series of their own. It has none until it is needed.
 const otherReason Reason = "other"
@@ -61,6 +67,7 @@ type Metrics struct {
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
 	logged, loggedBytes, recorded, lost, unset         prometheus.Counter
 	called, callsLost                                  prometheus.Counter
+	handshakes                                         *prometheus.CounterVec // nil: there is no TLS
 	projects                                           struct {
 		sync.Mutex
 		known map[string]bool

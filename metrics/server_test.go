@@ -186,6 +186,8 @@ func TestMetricsDocument(t *testing.T) {
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})
 		h.m.SetMemory(memory.New(1, 0))
 		h.m.SetCredentials(func() bool { return false })
+		h.m.SetTLS(time.Now, func() bool { return false })
+		h.m.HandshakeFailed(HandshakePlain)
 		h.m.SetConnections(func() Sockets { return Sockets{} })
 		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
 		var want []string

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"sync"
@@ -186,6 +187,17 @@ func (s *Server) Trajectories() *trajectoryapi.Handlers { return s.trajectories 
 // Serve answers the connections of ln until Shutdown, and then returns nil, at
 // once if that came before. It may run for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error { return s.http.Serve(ln) }
+
+// ServeTLS is Serve with TLS: security returns the configuration of a connection that begins.
+func (s *Server) ServeTLS(ln net.Listener, security func() *tls.Config) error {
+	return s.http.ServeTLS(ln, security)
+}
+
+// SetTLS adds the series of TLS to the metrics: when the certificate expires, and whether it is
+// of an earlier version of its files. It may be called once, before ServeTLS.
+func (s *Server) SetTLS(expires func() time.Time, stale func() bool) {
+	s.counts.SetTLS(expires, stale)
+}
 
 // SetModel publishes the model, whose engine has to be ready: from now on requests are
 // answered with it. Those that have begun keep the one they began with.

@@ -142,7 +142,7 @@ func TestFull(t *testing.T) {
 		for _, stream := range []bool{false, true} {
 			status, answer, header := h.Get("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": stream}))
 			f := servertest.Refused(t, status, answer, 503, "")
-			if f.Type != "ServiceUnavailableError" || !strings.Contains(f.Message, mind) || header.Get("Retry-After") == "" {
+			if f.Type != "ServiceUnavailableError" || !strings.Contains(f.Message, mind) || header.Get("Retry-After") == "" || header.Get("x-should-retry") != "true" {
 				t.Errorf("%s: %s, Retry-After %q", what, answer, header.Get("Retry-After"))
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/bench"
 )
 
 func readJSON(t *testing.T, path string) (v map[string]any) {
@@ -161,6 +163,88 @@ func TestBenchPrompts(t *testing.T) {
 	}
 }
 
+// TestBenchReports: a series of runs with data of other kinds, and its files.
+func TestBenchReports(t *testing.T) {
+	t.Parallel()
+	url, _ := startServe(t)
+	dir := t.TempDir()
+	trace := filepath.Join(dir, "trace.jsonl")
+	if err := os.WriteFile(trace, []byte(`{"timestamp":0,"input_length":20,"output_length":3,"hash_ids":[1]}`+"\n"+`{"timestamp":20,"input_length":9,"output_length":2}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"a trace":       {"--dataset-name", "mooncake", "--dataset-path", trace},
+		"conversations": {"--dataset-name", "multi-turn", "--multi-turn-num-turns", "2", "--multi-turn-think-time", "1ms", "--num-prompts", "2", "--output-len", "3"},
+		"schemas":       {"--dataset-name", "structured", "--structured-kind", "json-unique", "--num-prompts", "2", "--output-len", "3", "--include-usage=false"},
+		"completions":   {"--backend", "vllm", "--num-prompts", "2", "--input-len", "5", "--output-len", "2", "--temperature", "0", "--top-k", "3", "--logprobs", "1", "--metadata", "a=b", "c=d"},
+	} {
+		results := filepath.Join(dir, strings.ReplaceAll(name, " ", ""))
+		code, out, errOut := runBench(append([]string{"serve", "--base-url", url, "--num-runs", "2", "--save-result", "--result-dir", results,
+			"--save-csv", results + ".csv", "--save-html", results + ".html"}, args...)...)
+		if code != 0 || errOut != "" || !strings.Contains(out, "Variation over 2 Runs") || strings.Count(out, "Successful requests:                     2 ") != 2 {
+			t.Errorf("%s: exit %d: %s%s", name, code, out, errOut)
+			continue
+		}
+		files, _ := filepath.Glob(filepath.Join(results, "*.json"))
+		if len(files) != 1 || !strings.Contains(files[0], "-infqps-weir-tiny-") || len(readJSON(t, files[0])["runs"].([]any)) != 2 {
+			t.Errorf("%s: %q", name, files)
+		}
+		table, err := os.ReadFile(results + ".csv")
+		if err != nil || strings.Count(string(table), ",completed,") != 4 {
+			t.Errorf("%s: %v %s", name, err, table)
+		}
+		if page, err := os.ReadFile(results + ".html"); err != nil || !strings.Contains(string(page), "uPlot") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestBenchSweep: a server against itself, by rates, by concurrencies and by a search.
+func TestBenchSweep(t *testing.T) {
+	t.Parallel()
+	url, _ := startServe(t)
+	file := filepath.Join(t.TempDir(), "sweep")
+	code, out, errOut := runBench("sweep", "--base-url", url, "--name", "one", "--versus", "two="+url, "--rates", "200", "--concurrencies", "2", "--num-prompts", "4", "--rounds", "2",
+		"--find-rate", "--goodput", "e2el:600000", "--search-start", "1e6", "--search-tolerance", "1e12", "--input-len", "5", "--output-len", "2",
+		"--json", file+".json", "--save-csv", file+".csv", "--save-html", file+".html")
+	if code != 0 || errOut != "" || !strings.Contains(out, "one divided by two:") || !strings.Contains(out, "| 2 at a time | two |") || strings.Count(out, "BenchmarkSweep/server=two/") != 4 {
+		t.Fatalf("exit %d: %s%s", code, out, errOut)
+	}
+	v := readJSON(t, file+".json")
+	if len(v["cells"].([]any)) != 8 || len(v["search"].([]any)) != 2 {
+		t.Error(v)
+	}
+	for _, name := range []string{".csv", ".html"} {
+		if text, err := os.ReadFile(file + name); err != nil || len(text) == 0 {
+			t.Error(err)
+		}
+	}
+}
+
+// TestBenchProgress: a terminal is shown what is done, with rates.
+func TestBenchProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := newBenchProgress(&out, false)
+	p.show(bench.Progress{})
+	if p.width != 0 || out.Len() != 0 {
+		t.Errorf("%q where there is no terminal", &out)
+	}
+	at := time.Unix(0, 0)
+	p.width, p.now = 120, func() time.Time { at = at.Add(time.Second); return at }
+	p.begin("run 1 of 2")
+	p.show(bench.Progress{Total: 10, InFlight: 2})
+	p.show(bench.Progress{Total: 10, Completed: 4, Failed: 1, InFlight: 2, Waiting: 3, Outputs: 80, Elapsed: time.Second})
+	p.end()
+	const want = "\r\x1b[Krun 1 of 2 [============            ] 5/10  2 in flight, 3 wait, 1 failed  4.0 req/s  80 tok/s  1s\n"
+	if got := out.String(); !strings.HasSuffix(got, want) {
+		t.Errorf("%q", got)
+	}
+	p.width = 20
+	if got := p.line(bench.Progress{Total: 10}); len(got) != 19 {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestBenchInterrupted: on SIGINT, weir bench says that it was interrupted, and ends
 // after the server that it started.
 func TestBenchInterrupted(t *testing.T) {
@@ -204,7 +288,7 @@ func TestBenchFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", 2, "start, serve, store or engine"},
+		{"", 2, "start, serve, sweep, chat, store or engine"},
 		{"stop", 2, `not "stop"`},
 		{"start --help", 0, "--idle"},
 		{"serve --help", 0, "--random-input-len"},
@@ -223,6 +307,19 @@ func TestBenchFlags(t *testing.T) {
 		{"serve --dataset-name prompts", 2, "--dataset-path"},
 		{"serve --dataset-name prompts --dataset-path /nonexistent", 2, "/nonexistent"},
 		{"serve --base-url http://127.0.0.1:1", 1, "refused"},
+		{"serve --ramp-up-start-rps 1", 2, "--ramp-up-strategy"},
+		{"serve --ramp-up-strategy linear", 2, "a ramp from 0"},
+		{"serve --header x", 2, "name=value"},
+		{"serve --metadata a=b c=d e", 2, "takes no arguments"},
+		{"serve --num-runs 0", 2, "0 runs"},
+		{"serve --endpoint /v1/embeddings --num-prompts 0", 2, "0 prompts"},
+		{"serve --dataset-name sonnet --sonnet-input-len 1", 2, "sonnets of 1"},
+		{"sweep", 2, "needs rates"},
+		{"sweep --rates 1 --request-rate 3", 2, "--rates"},
+		{"sweep --rates 1 --versus x", 2, "no http"},
+		{"sweep --find-rate", 2, "goodput"},
+		{"sweep --help", 0, "--versus"},
+		{"sweep --rates 1 --base-url http://127.0.0.1:1", 1, "refused"},
 		{"serve --binary /nonexistent/server", 1, "/nonexistent/server"},
 	} {
 		code, out, errOut := runBench(strings.Fields(c.args)...)

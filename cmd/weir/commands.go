@@ -57,6 +57,8 @@ func commands() []*command {
 		{name: "bench serve", args: "[flags] [-- FLAGS OF SERVE]", setup: setupBenchServe,
 			summary: "put a load on a server and measure its answers",
 			about:   "Puts a load on a server with the OpenAI interface and measures its answers. Flags, labels and JSON keys are those of vllm bench serve. Flags after -- are passed to the server that --binary starts."},
+		{name: "bench sweep", args: "[flags] [-- FLAGS OF SERVE]", setup: setupBenchSweep,
+			summary: "measure latency and throughput over loads, and compare servers", about: benchSweepAbout},
 		{name: "bench chat", args: "[flags] [-- FLAGS OF SERVE]", setup: setupBenchChat,
 			summary: "hold conversations with a server and measure each turn",
 			about:   "Holds conversations of many turns with a server with the OpenAI interface, all at once, and measures how long each turn waits for its first token. Every request has the whole history, without thoughts. Flags after -- are passed to the server that --binary starts."},
@@ -148,7 +150,7 @@ func unknownCommand(args []string, env *environment) error {
 		writeCommands(env.out, "bench ")
 		return nil
 	}
-	return usageError{fmt.Errorf("bench measures start, serve, store or engine, not %q", what)}
+	return usageError{fmt.Errorf("bench measures start, serve, sweep, chat, store or engine, not %q", what)}
 }
 
 func setupVersion(_ *flagSet, env *environment) action {

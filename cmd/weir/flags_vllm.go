@@ -97,14 +97,14 @@ var vllmFlags = []vllmFlag{
 	{"tool-strict-level", anyValue, "--tool-constraint says what calls of tools obey"},
 
 	// Logs and what surrounds the server.
-	{"disable-log-stats aggregate-engine-logging disable-uvicorn-access-log enable-logging-iteration-details log-error-stack enable-log-deltas fail-on-environ-validation enable-flash-late-interaction enable-layerwise-nvtx-tracing enable-offline-docs enable-ssl-refresh",
+	{"disable-log-stats aggregate-engine-logging disable-uvicorn-access-log enable-logging-iteration-details log-error-stack enable-log-deltas fail-on-environ-validation enable-flash-late-interaction enable-layerwise-nvtx-tracing enable-offline-docs",
 		nil, "--log-level and --enable-log-requests say what is logged"},
 	{"uvicorn-log-level disable-access-log-for-endpoints log-config-file logging-config max-log-len show-hidden-metrics-for-version h11-max-incomplete-event-size h11-max-header-count shm-broadcast-timeout profiler-config custom-histogram-buckets kv-cache-metrics-sample",
 		anyValue, "--log-level and --enable-log-requests say what is logged"},
+	{"enable-ssl-refresh", nil, "the files of TLS are always read again when they change"},
 	{"enable-log-outputs", impossibleSwitch, "what was said is never logged"},
 	{"otlp-traces-endpoint collect-detailed-traces", impossible, "there are no traces; GET /metrics has the times"},
-	{"ssl-cert-reqs", anyValue, "this server speaks plain HTTP; put a proxy with TLS before it"},
-	{"ssl-keyfile ssl-certfile ssl-ca-certs ssl-ciphers", impossible, "this server speaks plain HTTP; put a proxy with TLS before it"},
+	{"ssl-ciphers", impossible, "the cipher suites are those that Go holds for safe"},
 	{"grpc-port tool-server", impossible, "this server speaks HTTP only"},
 	{"grpc", impossibleSwitch, "this server speaks HTTP only"},
 }

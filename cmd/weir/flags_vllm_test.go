@@ -48,7 +48,7 @@ func TestVLLMFlags(t *testing.T) {
 		"--trust-remote-code", "--trust-remote-code=true", "--no-trust-remote-code", "--tensor-parallel-size 1", "-tp 1", "--load-format auto", "--load_format safetensors",
 		"--disable-log-stats", "--tokenizer-revision main", "--tokenizer-mode auto", "--compilation-config {}", "-O3", "--swap-space 0", "--async-scheduling",
 		"--limit-mm-per-prompt {}", "--distributed-executor-backend mp", "--uvicorn-log-level warning", "--speculative-config=None", "--enable-lora=false",
-		"--speculative-config None", "--no-enable-lora", "--worker-cls auto", "--ssl-cert-reqs 0", "--offload-num-in-group 1", "--watermark 0.0", "-dpl 1", "-cc.mode 3",
+		"--speculative-config None", "--no-enable-lora", "--worker-cls auto", "--offload-num-in-group 1", "--watermark 0.0", "-dpl 1", "-cc.mode 3",
 	} {
 		o, _ := parseServe(t, strings.Fields(args)...)
 		if lines := o.withoutEffect(); len(lines) != 1 || !strings.Contains(lines[0], " has no effect: ") {
@@ -60,7 +60,7 @@ func TestVLLMFlags(t *testing.T) {
 		"-tp 8":                       "a model runs on one device",
 		"--load-format gguf":          "weights are read from safetensors files",
 		"--speculative-config {}":     "there is no speculative decoding",
-		"--ssl-keyfile k":             "put a proxy with TLS before it",
+		"--ssl-ciphers k":             "those that Go holds for safe",
 		"--middleware m":              "there is no Python",
 		"--enable-lora":               "there are no adapters",
 		"--num-gpu-blocks-override 9": "--kv-cache-memory says",

@@ -11,7 +11,7 @@ import (
 )
 
 // open opens the TCP port, or the Unix socket if there is one, and returns its URL.
-func (o *listenOptions) open() (ln net.Listener, url string, err error) {
+func (o *listenOptions) open(secure bool) (ln net.Listener, url string, err error) {
 	if o.socket != "" {
 		if ln, err = listenUnix(o.socket); err != nil {
 			return nil, "", fmt.Errorf("--uds: %w", err)
@@ -21,7 +21,11 @@ func (o *listenOptions) open() (ln net.Listener, url string, err error) {
 	if ln, err = net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port))); err != nil {
 		return nil, "", err
 	}
-	return ln, "http://" + ln.Addr().String(), nil
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	return ln, scheme + ln.Addr().String(), nil
 }
 
 // listenUnix listens on a Unix socket at path. The owner and the group of the file

@@ -88,7 +88,7 @@ func TestListenUnix(t *testing.T) {
 		if err := make(); err != nil {
 			t.Fatal(err)
 		}
-		if ln, _, err := (&listenOptions{socket: path}).open(); err == nil || !strings.HasPrefix(err.Error(), "--uds: ") {
+		if ln, _, err := (&listenOptions{socket: path}).open(false); err == nil || !strings.HasPrefix(err.Error(), "--uds: ") {
 			t.Errorf("%s: %v %v", what, ln, err)
 		}
 		if data, err := os.ReadFile(path); what == "no socket" && (err != nil || string(data) != "mine") {

@@ -20,6 +20,7 @@ type serveOptions struct {
 	model   modelOptions
 	engine  engineOptions
 	listen  listenOptions
+	tls     tlsOptions
 	access  accessOptions
 	api     interfaceOptions
 	answers answerOptions
@@ -38,6 +39,7 @@ func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.engine.bind(f)
 	o.engine.offload.bind(f)
 	o.listen.bind(f)
+	o.tls.bind(f)
 	o.access.bind(f)
 	o.api.bind(f)
 	o.answers.bind(f, &o.model.reasoningParser)
@@ -76,7 +78,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		}
 	}
 	o.settings = f.settings()
-	return cmp.Or(o.access.validate(), o.api.validate())
+	return cmp.Or(o.access.validate(), o.api.validate(), o.tls.settle())
 }
 
 // listenOptions say where the server listens and how connections are treated.

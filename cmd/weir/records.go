@@ -15,6 +15,7 @@ import (
 	"weir/internal/quota"
 	"weir/objects"
 	"weir/queues"
+	"weir/ratelimit"
 	"weir/server/batchesapi"
 	"weir/server/responsesapi"
 	"weir/store"
@@ -82,6 +83,27 @@ func openUsage(o *recordOptions, log *slog.Logger) (*usage.Ledger, error) {
 	log.Warn("usage counts are kept in memory only; set --data-dir to a folder that can be written to", "error", err)
 	cfg.Dir = ""
 	return usage.Open(cfg)
+}
+
+// openLimits opens the counts of what is done with keys that have limits, which a file of
+// credentials may bring at any time. Without such a file there are none, and the limiter is nil.
+func openLimits(o *recordOptions, credentials string, log *slog.Logger) (*ratelimit.Limiter, error) {
+	if credentials == "" {
+		return nil, nil
+	}
+	cfg := ratelimit.Config{Log: log}
+	if o.dir != "" {
+		cfg.Dir = filepath.Join(o.dir, "limits")
+	}
+	l, err := ratelimit.Open(cfg)
+	if err != nil && l != nil && o.dir == o.defaultDir {
+		log.Warn("the tokens per day of keys are counted in memory only; set --data-dir to a folder that can be written to", "error", err)
+		return l, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--data-dir %s: %w", o.dir, err)
+	}
+	return l, nil
 }
 
 // openRecords opens the databases. As with openUsage, only a folder that was asked

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"weir/auth"
+	"weir/internal/tlsfiles"
 	"weir/model"
 	"weir/server"
 	"weir/server/openai"
@@ -87,6 +89,11 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 		return err
 	}
 	defer func() { err = errors.Join(err, usage.Close()) }()
+	limits, err := openLimits(&o.records, o.access.credentials, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, limits.Close()) }()
 	stored, err := openRecords(&o.records, log)
 	if err != nil {
 		return err
@@ -104,13 +111,17 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 		return err
 	}
 	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device
+	cfg.KeyLimits = limits
 	cfg.Responses, cfg.Batches = stored.responses, stored.batches
 	cfg.Weave = server.Weave{Calls: stored.calls, Objects: stored.objects, Queues: stored.queues}
 	cfg.Feedback, cfg.Trajectories.Archive, cfg.Trajectories.Spool = stored.book, stored.archive, stored.spool
 	if s.http, err = server.New(cfg); err != nil {
 		return err
 	}
-	ln, url, err := o.listen.open()
+	if s.tls, err = o.tls.open(log); err != nil {
+		return err
+	}
+	ln, url, err := o.listen.open(s.tls != nil)
 	if err != nil {
 		return err
 	}
@@ -129,6 +140,7 @@ type service struct {
 	engine  *preparedEngine
 	http    *server.Server
 	keys    *auth.Keyring
+	tls     *tlsfiles.Files // nil: there is no TLS
 	log     *slog.Logger
 	loading loadReport
 
@@ -154,8 +166,14 @@ func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Si
 		s.runEngine(ctx)
 	})
 	running.Go(func() { s.keys.Watch(ctx, time.Second, s.log) })
+	var security func() *tls.Config
+	if s.tls != nil {
+		security = s.tls.Config
+		s.http.SetTLS(s.tls.Expires, s.tls.Stale)
+		running.Go(func() { s.tls.Watch(ctx, time.Second, s.log) })
+	}
 	running.Go(func() {
-		if err := s.http.Serve(ln); err != nil {
+		if err := s.http.ServeTLS(ln, security); err != nil {
 			s.log.Error("serving ended", "error", err)
 		}
 	})
@@ -177,8 +195,7 @@ func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Si
 	return nil
 }
 
-// stops returns the signals that stop the server. SIGHUP does not: it reads the credentials
-// file anew.
+// stops returns the signals that stop the server. SIGHUP does not: it reads files anew.
 func (s *service) stops(ctx context.Context, signals <-chan os.Signal) <-chan os.Signal {
 	stops := make(chan os.Signal, 1)
 	go func() {
@@ -202,17 +219,27 @@ func (s *service) stops(ctx context.Context, signals <-chan os.Signal) <-chan os
 	return stops
 }
 
-// reload reads what can be read anew while the server runs: the credentials file.
+// reload reads what can be read anew while the server runs: the credentials file, and those of TLS.
 func (s *service) reload() {
-	if s.options.access.credentials == "" {
+	if s.options.access.credentials == "" && s.tls == nil {
 		s.log.Info("SIGHUP: there is no credentials file, and nothing else can be read anew")
 		return
 	}
-	if err := s.keys.Reload(); err != nil {
-		s.log.Error("SIGHUP: the credentials file is not used; the keys before it stay valid", "error", err)
+	if s.options.access.credentials != "" {
+		if err := s.keys.Reload(); err != nil {
+			s.log.Error("SIGHUP: the credentials file is not used; the keys before it stay valid", "error", err)
+		} else {
+			s.log.Info("SIGHUP: the credentials file was read anew")
+		}
+	}
+	if s.tls == nil {
 		return
 	}
-	s.log.Info("SIGHUP: the credentials file was read anew")
+	if err := s.tls.Reload(); err != nil {
+		s.log.Error("SIGHUP: the files of TLS are not used; those before them stay in use", "error", err)
+		return
+	}
+	s.log.Info("SIGHUP: the files of TLS were read anew", "expires", s.tls.Expires())
 }
 
 // runEngine runs the engine until it fails or is stopped. That it is stopped while

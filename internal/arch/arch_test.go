@@ -154,6 +154,11 @@ var rules = map[string]rule{
 	"internal/plainfile": {
 		mayNot: http,
 	},
+	"internal/tlsfiles": {
+		may:    []string{"internal/plainfile"},
+		tests:  []string{"internal/testkit"},
+		mayNot: []string{"net/http"},
+	},
 	"internal/tilecache": {
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
@@ -217,6 +222,10 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: http,
 	},
+	"ratelimit": {
+		may:    []string{"auth", "internal/retry", "usage"},
+		mayNot: http,
+	},
 	"sampler": {
 		may:    []string{"backend", inv},
 		tests:  []string{"internal/testkit"},
@@ -238,7 +247,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "calls", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "objects", "queues", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "calls", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "objects", "queues", "ratelimit", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
@@ -262,7 +271,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "ratelimit", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -289,6 +298,8 @@ var rules = map[string]rule{
 	},
 	"server/transport": {
 		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "server/failure", "usage"},
+		tests:  []string{"backend", "backend/sim", "engine", "internal/testkit", "internal/tlsfiles", "server/servertest"},
+		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "ratelimit", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},

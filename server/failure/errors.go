@@ -35,6 +35,8 @@ var (
 	ErrDraining = errors.New("server: the server is stopping")
 	// ErrNotHTTP is what cannot be parsed as a request.
 	ErrNotHTTP = errors.New("server: not a request of HTTP")
+	// ErrPlain is a request without TLS where there is TLS.
+	ErrPlain = errors.New("server: plain HTTP where TLS is spoken")
 	// ErrVersion is a request of another version of HTTP than 1.0 and 1.1.
 	ErrVersion = errors.New("server: not a version of HTTP that the server speaks")
 	// ErrHeaders is a request line with headers beyond Settings.Header.

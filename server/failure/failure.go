@@ -9,6 +9,7 @@ import (
 	"weir/feedback"
 	"weir/internal/retry"
 	"weir/metrics"
+	"weir/ratelimit"
 	"weir/trajectory"
 )
 
@@ -58,6 +59,7 @@ type Failure struct {
 	Message string
 	Reason  metrics.Reason // what the refusal counts as; "": it is not counted
 	After   time.Duration  // when the request may be sent again, if Retry says that it may; 0: it is not known
+	Exact   bool           // After is no estimate: before that the request is refused again
 	// RequestID is that of the HTTP request, for an interface that repeats it in the body; "": it
 	// is not known.
 	RequestID string
@@ -99,12 +101,21 @@ func (s *Settings) Of(i Interface, err error) Failure {
 
 func (r *row) failure(s *Settings, i Interface, err error) Failure {
 	f := Failure{Kind: r.kind, Status: r.status, Type: r.typ, Reason: r.reason, Message: r.message(i)(s, err), form: r.form}
+	if e := (*ratelimit.Exceeded)(nil); errors.As(err, &e) {
+		f.After, f.Exact = e.After, true
+		return f.formed(r, i)
+	}
 	if f.After = r.after; r.wait != nil {
 		f.After = r.wait(s)
 	}
 	if f.After == 0 {
 		f.After = retry.Of(err)
 	}
+	return f.formed(r, i)
+}
+
+// formed gives a failure the form that an interface has for it.
+func (f Failure) formed(r *row, i Interface) Failure {
 	switch {
 	case r.form == byInterface:
 		f.form = forms[i]

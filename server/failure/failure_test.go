@@ -129,8 +129,7 @@ func TestErrorsDocument(t *testing.T) {
 		"## The OpenAI interface\n\n" +
 		"The body of these errors is `{\"error\":{\"message\",\"type\",\"param\",\"code\"}}`; `code` is the status ([chat-completions.md, section 1.6](chat-completions.md#section-1-6)).\n" +
 		"The stages are those of [section 1.2](chat-completions.md#section-1-2). Three bodies have another form: 401 is `" + api.UnauthorizedBody + "`, an unknown path\n" +
-		"`" + api.NotFoundBody + "`, a wrong method `" + api.MethodNotAllowedBody + "`. Limits by key can be written into a file of keys but are not enforced, so nothing is\n" +
-		"answered with 429 here.\n\n" +
+		"`" + api.NotFoundBody + "`, a wrong method `" + api.MethodNotAllowedBody + "`.\n\n" +
 		"| Name | Stage | Status | type | param | When |\n|---|---|---|---|---|---|\n")
 	for _, r := range api.ErrorTable() {
 		stage, param := "any", "null"
@@ -148,7 +147,7 @@ func TestErrorsDocument(t *testing.T) {
 		"section 7](feedback.md#section-7)), trajectories have `{\"detail\":\"…\"}` ([trajectories.md, section 5](trajectories.md#section-5)); 404 for a path, 405 and 415 are\n" +
 		"`{\"detail\":\"…\"}` in all of these. Messages have `{\"type\":\"error\",\"error\":{…}}` ([messages.md, section 6](messages.md#section-6)) and\n" +
 		"Ollama's interface `{\"error\":\"…\"}` ([ollama.md, section 4](ollama.md#section-4)) for all errors. Kind is what the log says as `kind`, and as `error` in the line of a finished request. Counted is the label `reason` of\n" +
-		"`weir:rejected_requests_total`. 429 and 503 come with `Retry-After`. Nobody receives 499, which is in the log alone.\n\n" +
+		"`weir:rejected_requests_total`. 429 and 503 come with `Retry-After` and `x-should-retry` ([admission.md, section 3](admission.md#section-3)). Nobody receives 499, which is in the log alone.\n\n" +
 		"| Kind | Status | type | Counted | Message |\n|---|---|---|---|---|\n")
 	for _, r := range append(table, fault) {
 		counted := "–"

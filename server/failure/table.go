@@ -15,6 +15,7 @@ import (
 	"weir/metrics"
 	"weir/objects"
 	"weir/queues"
+	"weir/ratelimit"
 	"weir/store"
 	"weir/trajectory"
 	"weir/trajectory/archive"
@@ -48,6 +49,17 @@ func say(text string) message { return func(*Settings, error) string { return te
 // used now.
 var notReady = say("The store is not ready")
 
+// limited says which limit of its key a request goes beyond, and when it may come again.
+func limited(limit string) message {
+	return func(_ *Settings, err error) string {
+		e := (*ratelimit.Exceeded)(nil)
+		if !errors.As(err, &e) {
+			e = &ratelimit.Exceeded{Key: "ci", Limit: 60, After: time.Second} // where the table is written down
+		}
+		return fmt.Sprintf("Rate limit reached for the key %q: "+limit+". Please try again in %v.", e.Key, e.Limit, e.After.Round(time.Millisecond)+time.Millisecond)
+	}
+}
+
 // damagedKind is the kind of errors about values that cannot be read.
 const damagedKind = "damaged"
 
@@ -78,6 +90,7 @@ const (
 	typeMethod  = "Method Not Allowed"
 	typeKey     = "Unauthorized"
 	typeUploads = "Too Many Requests"
+	typeRate    = "RateLimitError"
 	typeState   = "Conflict"
 )
 
@@ -125,6 +138,10 @@ var table = []row{
 	{
 		err: ErrNotHTTP, kind: "not-http", status: 400, typ: api.TypeBadBody,
 		text: say("The request is not HTTP, or its headers are malformed."),
+	},
+	{
+		err: ErrPlain, kind: "plain", status: 400, typ: api.TypeBadBody,
+		text: say("This port speaks HTTPS, and the request came without TLS: use https:// in the URL."),
 	},
 	{
 		err: ErrVersion, kind: "version", status: 400, typ: api.TypeBadBody,
@@ -247,6 +264,22 @@ var table = []row{
 	{
 		err: engine.ErrInvalid, kind: badRequest, status: 400, typ: api.TypeBadRequest,
 		text: func(_ *Settings, err error) string { return err.Error() },
+	},
+	{
+		err: ratelimit.ErrRequests, kind: "key-requests", status: 429, typ: typeRate, reason: metrics.KeyRequests,
+		text: limited("%d requests per minute"),
+	},
+	{
+		err: ratelimit.ErrTokens, kind: "key-tokens", status: 429, typ: typeRate, reason: metrics.KeyTokens,
+		text: limited("%d tokens per minute"),
+	},
+	{
+		err: ratelimit.ErrDayTokens, kind: "key-day-tokens", status: 429, typ: typeRate, reason: metrics.KeyDayTokens,
+		text: limited("%d tokens per day"),
+	},
+	{
+		err: ratelimit.ErrConcurrency, kind: "key-concurrency", status: 429, typ: typeRate, reason: metrics.KeyConcurrency,
+		text: limited("%d requests at a time"),
 	},
 	{
 		err: ErrForbidden, kind: "permission", status: 403, typ: api.TypePermission,

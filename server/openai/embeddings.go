@@ -348,12 +348,17 @@ func (s *Service) pooled(m *Model, q *api.Options, from Sender, kind string, inp
 // pool prepares a request, submits it to the engine and answers with what is made of the vectors.
 func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 	s.track(c)
-	w, err := prepareBody(s, c, prepare)
+	w, err := prepareBody(s, c, toCompute, prepare)
 	if err != nil {
 		c.Fail(err)
 		return
 	}
 	p, m := w.made, w.model
+	if err := c.Expect(int64(p.prompt), 0, 0); err != nil {
+		w.memory.leave()
+		c.Fail(err)
+		return
+	}
 	held := min(p.size, w.memory.memory.Held())
 	w.memory.keep(c.Memory(), held)
 	if err := c.Memory().Grow(c.Context(), p.size-held); err != nil {

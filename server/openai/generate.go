@@ -7,6 +7,7 @@ import (
 	"weir/api"
 	"weir/auth"
 	"weir/engine"
+	"weir/ratelimit"
 	"weir/server/failure"
 	"weir/server/transport"
 )
@@ -14,6 +15,14 @@ import (
 // A preparation turns the body of a request into a T. It runs on a worker of the
 // preparation queue.
 type preparation[T any] func(ctx context.Context, m *Model, in *input) (T, error)
+
+// A purpose says what a request is prepared for.
+type purpose bool
+
+const (
+	toCompute purpose = true  // the engine computes it, and it uses tokens of its key
+	toPrepare purpose = false // that is all: it is tokenized, or rendered
+)
 
 // work is what a preparation has made, and the memory that is reserved for it.
 type work[T any] struct {
@@ -24,7 +33,7 @@ type work[T any] struct {
 
 // prepareBody reads the body of a JSON request and has a worker prepare it. If it fails,
 // nothing is reserved. Otherwise the caller gives the memory back, or keeps some of it.
-func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (w work[T], err error) {
+func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare preparation[T]) (w work[T], err error) {
 	if w.model, err = s.Serving(); err != nil {
 		return w, err
 	}
@@ -34,10 +43,18 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	if n := int64(c.Request.Header.ContentLength()); !s.fits(preparingByte*n + n) {
 		return w, failure.ErrBodyMemory
 	}
+	if err := c.Admit(what.tokens(c.Request.Header.ContentLength())); err != nil {
+		return w, err
+	}
 	if err := c.ReadBody(); err != nil {
 		return w, err
 	}
 	body := c.Body()
+	if c.Request.Header.ContentLength() < 0 { // only now its length is known
+		if err := c.Expect(what.tokens(len(body)), 0, 0); err != nil {
+			return w, err
+		}
+	}
 	held := c.Holds()
 	if !s.fits(preparingSize(body) + held) {
 		return w, failure.ErrBodyMemory
@@ -86,6 +103,14 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	return w, nil
 }
 
+// tokens is about how many tokens a body of n bytes has, if they count; n below 0: it is not known.
+func (p purpose) tokens(n int) int64 {
+	if p == toPrepare {
+		return 0
+	}
+	return int64(max(n, 0)) / ratelimit.BytesPerToken
+}
+
 // fits reports whether a body that takes n bytes, with itself, can be prepared at all, in an
 // empty server.
 func (s *Service) fits(n int64) bool { return n+preparingAny <= s.http.Memory().Limit() }
@@ -104,7 +129,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 	s.track(c)
 	var h hints
 	h.read(&c.Request.Header) // the body may overwrite them
-	w, err := prepareBody(s, c, detached(prepare))
+	w, err := prepareBody(s, c, toCompute, detached(prepare))
 	if err != nil {
 		fail(c, err)
 		return
@@ -112,6 +137,11 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 	done, m := w.made, w.model
 	done.reply.fail = fail
 	if err := h.checkPrepared(c, m, done); err != nil {
+		w.memory.leave()
+		fail(c, err)
+		return
+	}
+	if err := done.expect(c); err != nil {
 		w.memory.leave()
 		fail(c, err)
 		return
@@ -159,6 +189,15 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		h.loadMetrics(c, m)
 	}
 	handedOver = true
+}
+
+// expect says how many tokens the request may use.
+func (p *prepared) expect(c *transport.Call) error {
+	output := 0
+	if p.bounded {
+		output = p.requests[0].Limits.MaxTokens
+	}
+	return c.Expect(int64(p.reply.answer.promptTokens()), int64(p.reply.n), int64(output))
 }
 
 // priorityOf returns the priority of a request of a call that asks for one. Work in the background has

@@ -21,6 +21,7 @@ type prepared struct {
 	reply      reply
 	options    *api.Options     // keeps the body; nil after detach
 	constraint *api.Constraint  // of the options; set by detach
+	bounded    bool             // the client says how many tokens it wants; set by detach
 	recorded   int64            // bytes of the request that its recording keeps; set by detach
 	output     reasoning.Start  // what every choice begins with
 	marks      *reasoning.Marks // around thoughts
@@ -74,7 +75,7 @@ func (m *Model) admits(name string, who *auth.Identity) *api.Error {
 
 // request makes the request of the engine for one prompt.
 func (s *Service) request(m *Model, q *api.Options, params sampler.Params, tokens []int32, from Sender) (engine.Request, *api.Error) {
-	most, bad := m.outputLimit(q, len(tokens))
+	most, bad := m.outputLimit(q, len(tokens), s.http.Limits(from.Who))
 	if bad != nil {
 		return engine.Request{}, bad
 	}
@@ -208,9 +209,10 @@ func (m *Model) fit(tokens []int32, limit promptLimit) ([]int32, *api.Error) {
 }
 
 // outputLimit returns the greatest number of output tokens of a request whose prompt has
-// the given number of tokens. One that asks for more than the context has room for gets the
-// room: agents ask for as many tokens as their usual model can give.
-func (m *Model) outputLimit(q *api.Options, prompt int) (int, *api.Error) {
+// the given number of tokens, with a key that has the given limits, or none. One that asks for more
+// than the context has room for gets the room: agents ask for as many tokens as their usual model can
+// give.
+func (m *Model) outputLimit(q *api.Options, prompt int, key *auth.Limits) (int, *api.Error) {
 	most := m.MaxLen - prompt
 	if n, ok := q.MaxOutput(); ok {
 		most = min(most, n)
@@ -219,6 +221,9 @@ func (m *Model) outputLimit(q *api.Options, prompt int) (int, *api.Error) {
 	}
 	if limit := m.Generation.MaxTokens; limit != nil {
 		most = min(most, *limit)
+	}
+	if key != nil && key.MaxTokens > 0 {
+		most = min(most, int(key.MaxTokens))
 	}
 	switch {
 	case most < 1:

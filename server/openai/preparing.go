@@ -216,6 +216,7 @@ func (p *prepared) detach(body []byte) {
 		own.Schema = api.Raw(bytes.Clone(c.Schema))
 		p.constraint = &own
 	}
+	_, p.bounded = p.options.MaxOutput()
 	p.options = nil
 	if p.calls != nil {
 		p.calls.own()

@@ -10,7 +10,7 @@ import (
 // CountPrompt answers with the number of tokens of the prompt that a request of another interface
 // leads to. It may be more than the context of the model. answer appends the body.
 func (s *Service) CountPrompt(c *transport.Call, surface Surface, answer func(dst []byte, tokens int) []byte) {
-	w, err := prepareBody(s, c, func(ctx context.Context, m *Model, in *input) ([]byte, error) {
+	w, err := prepareBody(s, c, toPrepare, func(ctx context.Context, m *Model, in *input) ([]byte, error) {
 		n, err := s.countPrompt(ctx, m, in, surface)
 		return answer(nil, n), err
 	})

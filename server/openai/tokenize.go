@@ -11,7 +11,7 @@ import (
 // prepareJSON answers with the JSON that prepare makes of the request. The memory of the
 // answer is kept until the client has read it.
 func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
-	w, err := prepareBody(s, c, prepare)
+	w, err := prepareBody(s, c, toPrepare, prepare)
 	if err != nil {
 		c.Fail(err)
 		return

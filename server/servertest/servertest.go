@@ -10,6 +10,7 @@ package servertest
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"io/fs"
@@ -96,6 +97,9 @@ type Setup struct {
 	NoModel bool // start without one
 	TCP     bool // listen on a real socket
 	Unix    bool // with TCP: on a Unix socket
+	// With TCP: TLS is the server's, and Trust what clients have; nil: there is no TLS.
+	TLS   func() *tls.Config
+	Trust *tls.Config
 }
 
 // scripted is an oracle that draws given tokens, and then the end of turn.
@@ -208,7 +212,7 @@ func New(t testing.TB, change func(*Setup)) *Server {
 		}
 	})
 	running.Go(func() {
-		if err := h.Instance.Serve(ln); err != nil {
+		if err := h.Instance.ServeTLS(ln, s.TLS); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -257,6 +261,9 @@ func (h *Server) listen(s *Setup) net.Listener {
 	}
 	h.Addr = ln.Addr().String()
 	h.Dial = func() (net.Conn, error) { return net.Dial(network, h.Addr) }
+	if s.TLS != nil {
+		h.Dial = func() (net.Conn, error) { return tls.Dial(network, h.Addr, s.Trust) }
+	}
 	return ln
 }
 

@@ -60,11 +60,12 @@ func (c *Call) Settle() {
 		status, size = c.Response.StatusCode(), len(c.Response.Body())
 	}
 	took := s.Now().Sub(c.Begun)
+	used := a.used()
+	c.settleLimits(int64(used.Prompt), int64(used.Completion), status)
 	s.counts.Answered(metrics.Request{Method: a.method, Handler: a.handler, Status: status, Took: took, RequestBytes: a.bytes, ResponseBytes: size})
 	if a.path == "" {
 		return
 	}
-	used := a.used()
 	if a.tokens != nil {
 		s.usage.Add(c.Project, used)
 		s.counts.Used(c.Project, used.Prompt, used.Completion)

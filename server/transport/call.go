@@ -42,6 +42,7 @@ type Call struct {
 	decoded  []byte   // the body without its Content-Encoding; nil: it is as it was sent
 
 	background bool // see Background
+	limited    limited
 }
 
 // Context ends when the client leaves, with the cause failure.ErrGone, or when the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/auth"
+	"weir/ratelimit"
 	"weir/server/failure"
 	"weir/usage"
 )
@@ -39,6 +40,9 @@ type Config struct {
 	// most three quarters of the files that the process may have open. An address may hold as
 	// many as are left for others, and connections that wait for a request give way.
 	MaxConnections int
+	// MaxHandshakes is the number of TLS handshakes that may have begun and not ended; further
+	// connections are closed. An address may have as many as are left for others.
+	MaxHandshakes int
 	// Timeouts bound the time that a client may take.
 	Timeouts
 	// RetryAfter is the value of the header Retry-After when nothing is known of how long it
@@ -95,6 +99,8 @@ type Timeouts struct {
 	// IdleTimeout is how long a connection may stay open between two requests. It is
 	// long, because load generators that reuse theirs failed with a short one.
 	IdleTimeout time.Duration
+	// HandshakeTimeout is the time that a TLS handshake may take, from accept on.
+	HandshakeTimeout time.Duration
 }
 
 // Records configures what is recorded about requests.
@@ -108,6 +114,9 @@ type Records struct {
 	// Usage counts requests and tokens by project. The caller closes it after Shutdown.
 	// nil: the server counts in memory.
 	Usage *usage.Ledger
+	// KeyLimits counts what is done with keys that have limits. The caller closes it after Shutdown.
+	// nil: the server counts in memory.
+	KeyLimits *ratelimit.Limiter
 }
 
 // DefaultConfig returns the configuration of a server without flags.
@@ -120,6 +129,7 @@ func DefaultConfig() Config {
 		MemoryWait:     5 * time.Second,
 		MaxHeader:      16 << 10,
 		MaxConnections: 65_536,
+		MaxHandshakes:  4096,
 		Timeouts: Timeouts{
 			ReadTimeout:  30 * time.Second,
 			BodyTimeout:  5 * time.Minute,
@@ -127,6 +137,8 @@ func DefaultConfig() Config {
 			BodyWindow:   10 * time.Second,
 			WriteTimeout: 30 * time.Second,
 			IdleTimeout:  900 * time.Second,
+
+			HandshakeTimeout: 10 * time.Second,
 		},
 		RetryAfter:   2 * time.Second,
 		PrepareQueue: 4096,
@@ -157,7 +169,7 @@ func (c *Config) Validate() error {
 		{"MaxHeader", int64(c.MaxHeader)}, {"MaxConnections", int64(c.MaxConnections)},
 		{"ReadTimeout", int64(c.ReadTimeout)}, {"BodyTimeout", int64(c.BodyTimeout)},
 		{"BodyRate", c.BodyRate}, {"BodyWindow", int64(c.BodyWindow)}, {"WriteTimeout", int64(c.WriteTimeout)},
-		{"IdleTimeout", int64(c.IdleTimeout)}, {"RetryAfter", int64(c.RetryAfter)},
+		{"IdleTimeout", int64(c.IdleTimeout)}, {"HandshakeTimeout", int64(c.HandshakeTimeout)}, {"MaxHandshakes", int64(c.MaxHandshakes)}, {"RetryAfter", int64(c.RetryAfter)},
 		{"PrepareWorkers", int64(c.PrepareWorkers)}, {"PrepareQueue", int64(c.PrepareQueue)},
 		{"Queries.Workers", int64(c.Queries.Workers)}, {"Queries.Places", int64(c.Queries.Places)}, {"Queries.Begun", int64(c.Queries.Begun)},
 		{"Queries.Slice", int64(c.Queries.Slice)},

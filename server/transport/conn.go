@@ -3,6 +3,7 @@ package transport
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -19,6 +20,9 @@ type conn struct {
 	net.Conn
 	conns *connections
 	presence
+
+	socket net.Conn // that was accepted: Conn, or what is beneath its TLS
+	secure *secure  // nil: there is no TLS
 
 	address  string // the client's, as Call.Tenant has it
 	loopback bool   // it was accepted on a TCP port that only this machine reaches
@@ -40,8 +44,9 @@ type conn struct {
 
 // connections are all open connections of a server.
 type connections struct {
-	watch   *watcher
-	timeout time.Duration // of a write
+	watch      *watcher
+	timeout    time.Duration // of a write
+	handshakes handshakes
 
 	accepted, received, sent atomic.Uint64 // connections, and bytes
 
@@ -54,9 +59,10 @@ func newConnections(watch *watcher, timeout time.Duration, most int, now func() 
 	return &connections{watch: watch, timeout: timeout, open: make(map[*conn]struct{}), places: newPlaces(most, now)}
 }
 
-// accept takes a connection in. It fails with failure.ErrConnections if there is no place for it.
-func (cs *connections) accept(nc net.Conn) (*conn, error) {
-	c := &conn{Conn: nc, conns: cs, address: clientAddress(nc.RemoteAddr())}
+// accept takes a connection in, with the TLS of security if that is not nil. It fails with
+// failure.ErrConnections if there is no place for it.
+func (cs *connections) accept(nc net.Conn, security func() *tls.Config) (*conn, error) {
+	c := &conn{Conn: nc, socket: nc, conns: cs, address: clientAddress(nc.RemoteAddr())}
 	cs.mu.Lock()
 	instead, ok := cs.places.admit(c.address)
 	if instead != nil {
@@ -76,6 +82,10 @@ func (cs *connections) accept(nc net.Conn) (*conn, error) {
 	}
 	if b, ok := nc.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		_ = b.SetWriteBuffer(sendBuffer) // it fails if the client has left already
+	}
+	if security != nil {
+		c.secure = newSecure(nc, security)
+		c.Conn = c.secure.tls
 	}
 	cs.watch.open(c)
 	cs.accepted.Add(1)
@@ -114,7 +124,7 @@ func (cs *connections) remove(c *conn) {
 func (cs *connections) hangUp(c *conn) {
 	if c != nil {
 		cs.watch.forget(c)
-		_ = c.Conn.Close()
+		_ = c.socket.Close()
 	}
 }
 
@@ -146,7 +156,7 @@ func (cs *connections) abort() {
 	defer cs.mu.Unlock()
 	for c := range cs.open {
 		cs.watch.forget(c)
-		_ = c.Conn.Close()
+		_ = c.socket.Close()
 	}
 }
 
@@ -186,7 +196,7 @@ func (cs *connections) cut() {
 	for c := range cs.open {
 		if !c.inFlight() {
 			cs.watch.forget(c)
-			_ = c.Conn.Close()
+			_ = c.socket.Close()
 		}
 	}
 }
@@ -231,7 +241,7 @@ func (c *conn) Close() error {
 		return nil
 	}
 	if c.linger.Load() {
-		c.discardInput()
+		c.discard()
 	}
 	c.conns.watch.forget(c)
 	c.conns.mu.Lock()
@@ -240,18 +250,27 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// discard discards what a client is still sending.
+func (c *conn) discard() {
+	if c.secure != nil {
+		c.secure.mu.Lock() // nobody reads ahead
+		defer c.secure.mu.Unlock()
+	}
+	discardInput(c.Conn)
+}
+
 // discardInput closes the sending side, and reads until the client closes its side, or has
 // taken too long.
-func (c *conn) discardInput() {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func discardInput(nc net.Conn) {
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
 		if half.CloseWrite() != nil {
 			return
 		}
 	}
-	if c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if nc.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // the connection is closed next, whatever the error
+	_, _ = io.CopyN(io.Discard, nc, lingerBytes) // the connection is closed next, whatever the error
 }
 
 // listener wraps the connections that it accepts for fasthttp.
@@ -261,6 +280,7 @@ type listener struct {
 	closing  *atomic.Bool
 	refuse   func(net.Conn, error) // answers a connection for which there is no place, and closes it
 	loopback bool                  // it listens on a TCP port that only this machine reaches
+	security func() *tls.Config    // of a connection that begins; nil: there is no TLS
 }
 
 // Accept waits for the next connection for which there is a place. It tries again while the
@@ -277,12 +297,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	for wait := first; ; {
 		nc, err := l.Listener.Accept()
 		if err == nil {
-			c, full := l.conns.accept(nc)
+			c, full := l.conns.accept(nc, l.security)
 			if full == nil {
 				c.loopback = l.loopback
 				return c, nil
 			}
-			l.refuse(nc, full)
+			l.turnAway(nc, full)
 			wait = first
 			continue
 		}
@@ -299,6 +319,16 @@ func (l *listener) Accept() (net.Conn, error) {
 		time.Sleep(wait)
 		wait = min(2*wait, most)
 	}
+}
+
+// turnAway refuses a connection for which there is no place. With TLS it is closed without an
+// answer, because a handshake would take more than there is for it.
+func (l *listener) turnAway(nc net.Conn, full error) {
+	if l.security != nil {
+		_ = nc.Close()
+		return
+	}
+	l.refuse(nc, full)
 }
 
 // temporary reports whether accepting may succeed after a while.

@@ -27,7 +27,7 @@ func TestSendBuffer(t *testing.T) {
 	defer func() { _ = nc.Close() }()
 	watch := newWatcher(slog.New(slog.DiscardHandler))
 	defer watch.close()
-	if _, err := newConnections(watch, time.Second, 10, time.Now).accept(nc); err != nil {
+	if _, err := newConnections(watch, time.Second, 10, time.Now).accept(nc, nil); err != nil {
 		t.Fatal("there is no place")
 	}
 	raw, err := nc.(*net.TCPConn).SyscallConn()

@@ -26,7 +26,9 @@ func DefaultCORS() CORS {
 }
 
 // exposed are the response headers that a page may read.
-const exposed = "x-request-id, retry-after, x-weir-reward, x-ignored-fields, x-tools-not-parsed, x-tools-loosened, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens"
+const exposed = "x-request-id, retry-after, x-weir-reward, x-ignored-fields, x-tools-not-parsed, x-tools-loosened, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens, x-should-retry, " +
+	"anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, " +
+	"anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset"
 
 // mirror returns the list of what is allowed. For "*" it returns what was asked for, because
 // a literal * in the header does not include Authorization, and means nothing for requests

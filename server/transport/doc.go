@@ -27,14 +27,15 @@
 //
 // Whatever a request waits for, it waits for [Call.Context] as well, which ends
 // when its client leaves. watch.go notices that; conn.go knows the connection, and places.go
-// which address may have how many.
+// which address may have how many. secure.go is TLS, beneath all of this.
 //
 // # Clients that leave
 //
 // One goroutine watches the sockets of all connections. On Linux it has an epoll queue of
 // its own, which a connection is in from accept to close, so that a request costs no system
 // call; elsewhere it peeks at the sockets of requests in flight ten times a second. A
-// half-close counts as leaving.
+// half-close counts as leaving. With TLS the end of the client's side is a record like any other,
+// so that the connection reads ahead as soon as a request has come (secure.go).
 //
 // # Fairness
 //

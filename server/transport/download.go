@@ -120,7 +120,7 @@ func (d *downloadBody) Read(b []byte) (int, error) {
 	n, err := d.PipeReader.Read(b)
 	if err != nil && err != io.EOF {
 		d.call.server.log.Error("an answer was cut short", "id", d.call.RequestID, "error", err)
-		_ = d.call.conn.Conn.Close() // otherwise fasthttp would end the chunked body as if it were complete
+		_ = d.call.conn.socket.Close() // otherwise fasthttp would end the chunked body as if it were complete
 		err = errCut
 	}
 	return n, err

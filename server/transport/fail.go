@@ -60,7 +60,9 @@ func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
 	rc.SetContentType("application/json")
 	rc.SetBody(f.AppendBody(nil))
 	if f.Retry() {
-		h.Set("Retry-After", strconv.Itoa(s.retryAfter(f)))
+		wait := s.retryAfter(f)
+		h.Set("Retry-After", strconv.Itoa(wait))
+		h.Set("x-should-retry", strconv.FormatBool(wait <= int(retry.Most/time.Second)))
 	}
 	if f.Gone() || s.draining.Load() {
 		rc.SetConnectionClose()
@@ -74,13 +76,14 @@ func (s *Server) refuse(nc net.Conn, err error) {
 	s.counts.Rejected(f.Reason)
 	body := f.AppendBody(nil)
 	_ = nc.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = fmt.Fprintf(nc, "HTTP/1.1 %d %s\r\nConnection: close\r\nRetry-After: %d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+	_, _ = fmt.Fprintf(nc, "HTTP/1.1 %d %s\r\nConnection: close\r\nRetry-After: %d\r\nx-should-retry: true\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		f.Status, fasthttp.StatusMessage(f.Status), s.retryAfter(&f), len(body), body)
 	_ = nc.Close()
 }
 
 // retryAfter returns the value of the header Retry-After: the time that is left to requests in
-// flight if the server stops, else what was measured or is always said, else Config.RetryAfter.
+// flight if the server stops, else what was measured or is always said, else Config.RetryAfter. What
+// is no estimate may be more than a minute.
 func (s *Server) retryAfter(f *failure.Failure) int {
 	wait := f.After
 	if end := s.stops.Load(); end != nil {
@@ -88,6 +91,9 @@ func (s *Server) retryAfter(f *failure.Failure) int {
 	}
 	if wait == 0 {
 		wait = s.cfg.RetryAfter
+	}
+	if f.Exact && wait == f.After {
+		return int((wait + time.Second - 1) / time.Second)
 	}
 	return retry.Seconds(wait)
 }

@@ -62,6 +62,17 @@ var heldBack = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return 
 
 // Read reads a part of the present request. If the request has ended, it begins the next.
 func (c *conn) Read(p []byte) (int, error) {
+	if c.secure != nil {
+		return c.readSecure(p)
+	}
+	return c.readRequest(p)
+}
+
+// between reports whether a request has ended, or none has begun.
+func (f *framing) between() bool { return f.phase == beforeRequest && f.size == 0 }
+
+// readRequest is Read without what TLS adds to it.
+func (c *conn) readRequest(p []byte) (int, error) {
 	f := &c.framing
 	if f.phase == refused {
 		return 0, f.bad
@@ -141,7 +152,7 @@ func (f *framing) pass(b []byte) int {
 			f.chunkByte(b[n])
 			n++
 		}
-		if f.phase == beforeRequest && f.size == 0 || f.phase == refused {
+		if f.between() || f.phase == refused {
 			return n
 		}
 	}

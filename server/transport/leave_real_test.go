@@ -3,6 +3,7 @@
 package transport_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -69,8 +70,10 @@ func (l *leaver) free(r *servertest.Raw, how string, done func() bool) {
 	case "half-close":
 		r.Conn.(interface{ CloseWrite() error }).CloseWrite()
 	case "reset":
-		r.Conn.(*net.TCPConn).SetLinger(0)
-		r.Close()
+		beneath(r.Conn).SetLinger(0)
+		beneath(r.Conn).Close()
+	case "end": // of the socket, without that of TLS
+		beneath(r.Conn).CloseWrite()
 	}
 	servertest.WaitFor(l.t, "release", done)
 	l.took = time.Since(begin)
@@ -80,6 +83,14 @@ func (l *leaver) free(r *servertest.Raw, how string, done func() bool) {
 			l.T.Error(err)
 		}
 	}
+}
+
+// beneath is the socket of a client's connection.
+func beneath(c net.Conn) *net.TCPConn {
+	if s, ok := c.(*tls.Conn); ok {
+		c = s.NetConn()
+	}
+	return c.(*net.TCPConn)
 }
 
 func TestLeave(t *testing.T) {

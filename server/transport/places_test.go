@@ -228,7 +228,7 @@ func TestNoDescriptors(t *testing.T) {
 	w := newWatcher(slog.New(slog.NewTextHandler(&log, nil)))
 	cs := newConnections(w, time.Minute, 100, time.Now)
 	p := &poor{limit: 3, open: new(atomic.Int64)}
-	l := &listener{p, cs, new(atomic.Bool), nil, false}
+	l := &listener{Listener: p, conns: cs, closing: new(atomic.Bool)}
 	accept := func() *conn {
 		t.Helper()
 		nc, err := l.Accept()

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"weir/internal/invariants"
 	"weir/internal/memory"
 	"weir/metrics"
+	"weir/ratelimit"
 	"weir/server/failure"
 	"weir/usage"
 )
@@ -40,6 +42,7 @@ type Server struct {
 	closing  atomic.Bool               // the listeners are being closed
 	exposed  atomic.Bool               // see Expose
 	usage    *usage.Ledger
+	limits   *ratelimit.Limiter
 	counts   *metrics.Metrics
 
 	ended bool // Shutdown has ended all requests
@@ -69,6 +72,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	watch := newWatcher(s.log)
 	watch.peeks = cfg.PollClients
 	s.conns = newConnections(watch, cfg.WriteTimeout, max(1, min(cfg.MaxConnections, openFiles()/4*3)), time.Now)
+	s.conns.handshakes.most, s.conns.handshakes.within, s.conns.handshakes.failed = cfg.MaxHandshakes, cfg.HandshakeTimeout, s.unsecured
 	var err error
 	if s.keys == nil {
 		if s.keys, err = auth.New(cfg.APIKeys, ""); err != nil {
@@ -83,6 +87,11 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	s.turns = newTurns(cfg.Queries, time.Now)
 	if s.usage = cfg.Usage; s.usage == nil {
 		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
+			return nil, err
+		}
+	}
+	if s.limits = cfg.KeyLimits; s.limits == nil {
+		if s.limits, err = ratelimit.Open(ratelimit.Config{Now: cfg.Clock, Log: cfg.Log}); err != nil {
 			return nil, err
 		}
 	}
@@ -136,13 +145,17 @@ func RandomHex(n int) string {
 
 // Serve answers the connections of ln until Shutdown, and then returns nil. If Shutdown has
 // been called before, it returns at once. It may be called for several listeners.
-func (s *Server) Serve(ln net.Listener) error {
+func (s *Server) Serve(ln net.Listener) error { return s.ServeTLS(ln, nil) }
+
+// ServeTLS is Serve with TLS. security returns the configuration of a connection that begins,
+// which must not change after that; nil: there is no TLS.
+func (s *Server) ServeTLS(ln net.Listener, security func() *tls.Config) error {
 	a, tcp := ln.Addr().(*net.TCPAddr)
 	loopback := tcp && a.IP.IsLoopback()
 	if tcp && !loopback {
 		s.Expose()
 	}
-	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, s.refuse, loopback}); err != nil {
+	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, s.refuse, loopback, security}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil
@@ -182,6 +195,7 @@ func (s *Server) Now() time.Time { return s.cfg.Clock() }
 type Held struct {
 	Connections, Watched int   // open connections, and how many of them are watched
 	Waiting              int   // open connections that wait for a request
+	Handshakes           int   // of TLS, that have begun
 	Bodies               int64 // bytes of request bodies in memory
 	Memory               int64 // bytes that are reserved, without those of caches
 }
@@ -192,7 +206,7 @@ func (s *Server) Held() Held {
 	open, waiting := len(s.conns.open), s.conns.places.waiting()
 	s.conns.mu.Unlock()
 	m := s.memory.Stats()
-	return Held{open, s.conns.watch.watched(), waiting, s.bodies.used.Load(), m.Used - m.Cached}
+	return Held{open, s.conns.watch.watched(), waiting, s.conns.handshakes.begun(), s.bodies.used.Load(), m.Used - m.Cached}
 }
 
 // connections tells the metrics of the connections of clients.

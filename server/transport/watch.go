@@ -31,9 +31,10 @@ type watcher struct {
 	}
 }
 
-// source observes sockets and calls watcher.left for a client that has left.
+// source observes sockets and calls watcher.left for a client that has left. For those that are
+// added with arrivals it calls watcher.arrived when bytes have come.
 type source interface {
-	add(id uint64, raw syscall.RawConn) error
+	add(id uint64, raw syscall.RawConn, arrivals bool) error
 	close()
 }
 
@@ -45,7 +46,7 @@ func newWatcher(log *slog.Logger) *watcher {
 
 // open watches c until forget.
 func (w *watcher) open(c *conn) {
-	sc, ok := c.Conn.(syscall.Conn)
+	sc, ok := c.socket.(syscall.Conn)
 	if !ok {
 		return
 	}
@@ -66,7 +67,7 @@ func (w *watcher) open(c *conn) {
 	w.mu.next++
 	c.id, c.raw = w.mu.next, raw
 	w.mu.conns[c.id] = c
-	if err := w.mu.source.add(c.id, raw); err != nil {
+	if err := w.mu.source.add(c.id, raw, c.secure != nil); err != nil {
 		w.log.Warn("a connection cannot be watched; if its client leaves, only a failed write will tell", "error", err)
 	}
 }
@@ -85,6 +86,16 @@ func (w *watcher) left(id uint64) {
 	w.mu.Unlock()
 	if c != nil {
 		c.left()
+	}
+}
+
+// arrived is called by the source when bytes have come on a connection.
+func (w *watcher) arrived(id uint64) {
+	w.mu.Lock()
+	c := w.mu.conns[id]
+	w.mu.Unlock()
+	if c != nil {
+		c.look(&w.running)
 	}
 }
 

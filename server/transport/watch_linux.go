@@ -49,12 +49,17 @@ func newEpoll(w *watcher) (*epoll, error) {
 
 // add puts a connection into the queue. Closing its file descriptor removes it. RDHUP
 // reports a half-close, which counts as leaving; hang-ups and errors are always reported.
-// Edge-triggered reports suffice, because a client that has left does not come back.
-func (e *epoll) add(id uint64, raw syscall.RawConn) error {
+// Edge-triggered reports suffice, because a client that has left does not come back, and all
+// bytes that have come are read.
+func (e *epoll) add(id uint64, raw syscall.RawConn, arrivals bool) error {
+	events := uint32(unix.EPOLLRDHUP | unix.EPOLLET)
+	if arrivals {
+		events |= unix.EPOLLIN
+	}
 	var err error
 	err1 := e.raw.Control(func(queue uintptr) {
 		err2 := raw.Control(func(fd uintptr) {
-			ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
+			ev := unix.EpollEvent{Events: events, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
 			err = os.NewSyscallError("epoll_ctl", unix.EpollCtl(int(queue), unix.EPOLL_CTL_ADD, int(fd), &ev))
 		})
 		if err2 != nil {
@@ -88,7 +93,12 @@ func (e *epoll) run() {
 			return
 		}
 		for _, ev := range events[:n] {
-			e.w.left(uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32)
+			id := uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32
+			if ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+				e.w.left(id)
+			} else {
+				e.w.arrived(id)
+			}
 		}
 	}
 }

@@ -26,7 +26,7 @@ func newPeeker(w *watcher) *peeker {
 	return p
 }
 
-func (p *peeker) add(uint64, syscall.RawConn) error { return nil } // run asks the watcher
+func (p *peeker) add(uint64, syscall.RawConn, bool) error { return nil } // run asks the watcher
 
 func (p *peeker) run() {
 	tick := time.NewTicker(peekEvery)
@@ -40,16 +40,20 @@ func (p *peeker) run() {
 		}
 		conns = p.w.inFlight(conns[:0])
 		for i, c := range conns {
-			if hungUp(c.raw) {
+			switch waiting, gone := peek(c.raw); {
+			case gone:
 				c.left()
+			case waiting:
+				c.look(&p.w.running)
 			}
 			conns[i] = nil
 		}
 	}
 }
 
-// hungUp reports whether the client has closed its side, or the connection is broken.
-func hungUp(raw syscall.RawConn) bool {
+// peek reports whether bytes wait to be read, and whether the client has closed its side, or the
+// connection is broken.
+func peek(raw syscall.RawConn) (waiting, gone bool) {
 	var n int
 	var err error
 	// Control is used because Read would fail after the read deadline, which may have
@@ -58,12 +62,12 @@ func hungUp(raw syscall.RawConn) bool {
 		var b [1]byte
 		n, _, err = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	}) != nil {
-		return true // closed
+		return false, true // closed
 	}
 	if err != nil {
-		return err != unix.EAGAIN && err != unix.EINTR
+		return false, err != unix.EAGAIN && err != unix.EINTR
 	}
-	return n == 0
+	return n > 0, n == 0
 }
 
 func (p *peeker) close() { close(p.stop) }

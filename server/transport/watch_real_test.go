@@ -31,7 +31,7 @@ func pair(t *testing.T, ln net.Listener, cs *connections) (client *net.TCPConn, 
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if c, err = cs.accept(a.nc); err != nil {
+	if c, err = cs.accept(a.nc, nil); err != nil {
 		t.Fatal(err)
 	}
 	return nc.(*net.TCPConn), c
@@ -172,7 +172,7 @@ func TestWatcherDescriptorReuse(t *testing.T) {
 func TestWatcherWithoutDescriptor(t *testing.T) {
 	w := newWatcher(slog.New(slog.DiscardHandler))
 	client, server := net.Pipe()
-	c, err := newConnections(w, time.Minute, 100, time.Now).accept(server)
+	c, err := newConnections(w, time.Minute, 100, time.Now).accept(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
