@@ -40,6 +40,17 @@ type Identity struct {
 	Rights   Rights
 	Expires  time.Time // zero: never
 	Limits   *Limits   // nil: none; [Keyring.Limits] has those that hold now
+
+	MaxPriority *int64 // the most urgent priority that requests may have, where lower is more urgent; nil: any
+}
+
+// Priority is the priority of a request that asks for one: what is more urgent than
+// MaxPriority counts as that.
+func (id *Identity) Priority(asked int64) int64 {
+	if id == nil || id.MaxPriority == nil {
+		return asked
+	}
+	return max(asked, *id.MaxPriority)
 }
 
 // Covers reports whether a project is among those of the identity.
@@ -87,11 +98,17 @@ type entry struct {
 	Identity
 }
 
+// keys is what is known at one time. It is never changed.
+type keys struct {
+	entries []entry
+	sharing map[string]*sharing // by Identity.Share
+}
+
 // Keyring holds the keys that are accepted. Its methods may be called from any goroutine.
 type Keyring struct {
 	fixed []entry // keys of the command line
 	file  string  // "" if there is none
-	all   atomic.Pointer[[]entry]
+	all   atomic.Pointer[keys]
 
 	limits atomic.Pointer[map[string]*Limits] // by the name of the key; those that have some
 	stale  atomic.Bool                        // see Stale
@@ -105,9 +122,9 @@ type Keyring struct {
 // New returns a keyring with plain keys, which may do everything as user "api" and have a
 // share each, and with the keys of a credentials file, if file is not "". An empty key, and any error in the file, is
 // an error.
-func New(keys []string, file string) (*Keyring, error) {
+func New(plain []string, file string) (*Keyring, error) {
 	k := &Keyring{file: file, now: time.Now}
-	for i, s := range keys {
+	for i, s := range plain {
 		if s == "" {
 			return nil, errors.New("auth: an API key is empty")
 		}
@@ -115,7 +132,7 @@ func New(keys []string, file string) (*Keyring, error) {
 		id.Share = "key " + strconv.Itoa(i+1)
 		k.fixed = append(k.fixed, entry{hash: sha256.Sum256([]byte(s)), Identity: id})
 	}
-	k.all.Store(&k.fixed)
+	k.all.Store(&keys{entries: k.fixed})
 	if file == "" {
 		return k, nil
 	}
@@ -143,7 +160,7 @@ func (k *Keyring) Password(username, password string) *Identity {
 // find compares a secret with all keys. It takes the same time wherever they differ.
 func (k *Keyring) find(username, secret string) (found *Identity) {
 	sum := sha256.Sum256([]byte(secret))
-	all := *k.all.Load()
+	all := k.all.Load().entries
 	for i := range all {
 		e := &all[i]
 		if subtle.ConstantTimeCompare(sum[:], e.hash[:])&subtle.ConstantTimeCompare([]byte(username), []byte(e.username)) == 1 {
@@ -154,6 +171,20 @@ func (k *Keyring) find(username, secret string) (found *Identity) {
 		return nil
 	}
 	return found
+}
+
+// Holds reports whether work may go on that was asked for with an identity, for a project ("":
+// none): there is still a key of its name and user that has not expired, and that is for the
+// project. A key whose secret was changed is still the key. All keys of the command line have one
+// name, so of those there has to be one.
+func (k *Keyring) Holds(id *Identity, project string) bool {
+	if k.Open() {
+		return true
+	}
+	now := k.now()
+	return slices.ContainsFunc(k.all.Load().entries, func(e entry) bool {
+		return id != nil && e.Key == id.Key && e.User == id.User && (e.Expires.IsZero() || now.Before(e.Expires)) && (project == "" || e.Covers(project))
+	})
 }
 
 // A Scheme is the way in which credentials were sent.

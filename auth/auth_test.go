@@ -144,12 +144,18 @@ func TestExpires(t *testing.T) {
 func TestBrokenFile(t *testing.T) {
 	k, file := newKeyring(t)
 	key := func(rest string) string { return "keys: [{id: a, hash: \"" + hash("x") + "\"" + rest + "}]" }
+	pair := func(one, two string) string {
+		return "keys:\n  - {id: a, hash: " + hash("x") + ", tenant: t, " + one + "}\n  - {id: b, hash: " + hash("y") + ", tenant: t, " + two + "}\n"
+	}
 	for _, bad := range []string{
 		"keys: 5", "key: []", "keys: [{id: a}]", "keys: [{hash: \"" + hash("x") + "\"}]", "keys: [{id: a, hash: sha256:00}]",
 		key(", projects: [a]"), key(`, projects: ["*/b"]`), key(", rights: [all]"), key(", expires: tomorrow"),
 		key(", colour: red"), key("") + "\n---\n" + key(""), key("") + "\n---\n: [",
-		// What nothing enforces.
-		key(", weight: 1"), key(", max_priority: 0"),
+		key(", weight: 0"), key(", weight: -1"), key(", weight: 0.001"), key(", weight: 101"), key(", weight: .nan"), key(", weight: .inf"), key(", weight: heavy"),
+		key(", project_weights: {a: 1}"), key(`, project_weights: {"*/b": 1}`), key(", project_weights: {a/b: 0}"), key(", project_weights: {a/b: }"),
+		key(", project_weights: 3"), key(", max_priority: high"), key(", max_priority: 1.5"),
+		// Keys of a tenant that contradict each other.
+		pair("weight: 2", "weight: 3"), pair("project_weights: {a/b: 2, a/c: 1}", "project_weights: {a/c: 1, a/b: 3}"),
 		// Limits that are none, or that nobody could tell apart.
 		key(", limits: {}"), key(", limits: 5"), key(", limits: {concurrency: 0}"), key(", limits: {tokens_per_day: -1}"), key(", limits: {max_tokens: 1.5}"),
 		key(", limits: {concurrency: 1, tokens_per_minute: null}"), key(", limits: {requests_per_minute: 2000000000000000}"), key(", limits: {rpm: 1}"),
@@ -158,7 +164,7 @@ func TestBrokenFile(t *testing.T) {
 		"keys: [{id: api-key, hash: \"" + hash("x") + "\", limits: {concurrency: 1}}]",
 		// Members without a value, which would be as absent: bounds that were cut off.
 		key(", projects: null"), key(", projects: "), key(", models: ~"), key(", rights: null"), key(", expires: null"), key(`, expires: ""`),
-		key(", user: null"), key(`, tenant: ""`), key(", username: null"), key(", limits: null"), key(", weight: null"), key(", max_priority: null"),
+		key(", user: null"), key(`, tenant: ""`), key(", username: null"), key(", limits: null"), key(", weight: null"), key(", max_priority: null"), key(", project_weights: null"),
 		"keys:\n  - id: a\n    hash: " + hash("x") + "\n    projects:\n      # - acme/*\n",
 		// One key with two meanings.
 		"keys:\n  - {id: a, hash: " + hash("x") + "}\n  - {id: b, hash: " + hash("x") + ", rights: [read]}\n",
@@ -180,8 +186,8 @@ func TestBrokenFile(t *testing.T) {
 	if err := k.Reload(); err != nil || k.Stale() {
 		t.Errorf("the file that was mended: %v, stale %v", err, k.Stale())
 	}
-	writeFile(t, file, key(", weight: 2"))
-	if _, err := New(nil, file); err == nil || !strings.Contains(err.Error(), "key 1 (a): weight and max_priority are not enforced yet") {
+	writeFile(t, file, key(", limits: {concurrency: 0}"))
+	if _, err := New(nil, file); err == nil || !strings.Contains(err.Error(), "key 1 (a)") {
 		t.Errorf("the error for a limit is %v", err)
 	}
 }
@@ -343,11 +349,66 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte("keys: [{id: a, hash: \"" + hash("x") + "\"}]"))
 	f.Add([]byte(`{"keys": [{"id": "a", "projects": ["*"]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		entries, err := parse(b)
-		for _, e := range entries {
+		all, err := parse(b)
+		for _, s := range all.sharing {
+			for _, w := range s.projects {
+				if s.weight < 0 || s.weight > MostWeight || w < LeastWeight || w > MostWeight {
+					t.Fatalf("%+v", s)
+				}
+			}
+		}
+		for _, e := range all.entries {
 			if err != nil || e.Key == "" || e.User == "" || e.Tenant == "" || len(e.Projects) == 0 && e.Projects == nil {
 				t.Fatalf("%+v, %v", e, err)
 			}
 		}
 	})
+}
+
+// TestHolds: work goes on as long as a key of its name and user is there, has not expired and is for its
+// project.
+func TestHolds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("keys:"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("\n  - {id: a, hash: " + hash("a") + `, projects: ["acme/*"]}`)
+	k, err := New(nil, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := k.Token("a")
+	for _, c := range []struct {
+		text, project string
+		want          bool
+	}{
+		{"\n  - {id: a, hash: " + hash("a") + `, projects: ["acme/*"]}`, "acme/x", true},
+		{"\n  - {id: a, hash: " + hash("b") + `}`, "acme/x", true}, // a new secret
+		{"\n  - {id: a, hash: " + hash("b") + `}`, "", true},
+		{"\n  - {id: a, hash: " + hash("a") + `, projects: ["lab/*"]}`, "acme/x", false},
+		{"\n  - {id: a, hash: " + hash("a") + `, projects: ["lab/*"]}`, "", true},
+		{"\n  - {id: a, hash: " + hash("a") + `, user: u}`, "", false},
+		{"\n  - {id: b, hash: " + hash("a") + `}`, "", false},
+		{"\n  - {id: a, hash: " + hash("a") + `, expires: "2001-01-01T00:00:00Z"}`, "", false},
+		{" []", "", false},
+	} {
+		write(c.text)
+		if err := k.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.Holds(id, c.project); got != c.want {
+			t.Errorf("%s, %q: %v", c.text, c.project, got)
+		}
+		if k.Holds(Anonymous, c.project) || k.Holds(nil, c.project) {
+			t.Errorf("%s: work without a key goes on", c.text)
+		}
+	}
+	open, _ := New(nil, "")
+	fixed, _ := New([]string{"x", "y"}, "")
+	if !open.Holds(Anonymous, "") || !open.Holds(id, "acme/x") || !fixed.Holds(fixed.Token("x"), "acme/x") || fixed.Holds(Anonymous, "") {
+		t.Error("keys of the command line")
+	}
 }

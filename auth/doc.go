@@ -25,6 +25,9 @@
 //	    projects: ["acme/*", "lab/evals"]   # "*" is all, and the default
 //	    models: ["*"]               # default: all
 //	    rights: [read, write]       # and admin; default: read and write
+//	    weight: 3                   # the tenant's part of the machine beside others; default: 1
+//	    project_weights: {acme/chat: 3, "acme/*": 1}   # and those of its projects
+//	    max_priority: 5             # the most urgent priority; default: any
 //	    expires: 2027-01-01T00:00:00Z
 //	    limits:                     # default: none; see Limits
 //	      requests_per_minute: 60
@@ -43,11 +46,12 @@
 // which would be valid and have fewer keys, or a last key without its bounds. Once a file in
 // use had the line, one without it is an error.
 //
+// Weights are those of the tenant ([Keyring.Weights]): what one of its keys says counts for
+// all, and two keys that contradict each other are an error. So a key can be replaced by one
+// that says the same, and no request changes what the one before it has set.
+//
 // Limits are counted by the id of a key, so that keys with limits need ids of their own. They are
 // enforced by package ratelimit and the server.
-//
-// The members weight and max_priority are reserved. A file that has them is refused,
-// because an operator who writes them relies on them, and nothing enforces them yet.
 //
 // Keys are stored as plain SHA-256, so that a request costs a hash and not the milliseconds
 // of bcrypt. That is safe for keys that are long and random, 128 bits and more. Passwords
@@ -56,5 +60,5 @@
 // # Files
 //
 // auth.go has identities, the keyring and the syntax of credentials, file.go the file, limits.go
-// the limits of keys.
+// the limits of keys, and weights.go what the file says of shares of the machine.
 package auth

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -32,11 +33,11 @@ type fileKey struct {
 	Rights   []string `yaml:"rights"`
 	Expires  string   `yaml:"expires"`
 
-	Limits *fileLimits `yaml:"limits"`
+	Weight         *float64           `yaml:"weight"`
+	ProjectWeights map[string]float64 `yaml:"project_weights"`
+	MaxPriority    any                `yaml:"max_priority"` // a whole number; the package would cut off what is behind a point
 
-	// These are refused. They are known here so that the error can say why.
-	Weight   any `yaml:"weight"`
-	Priority any `yaml:"max_priority"`
+	Limits *fileLimits `yaml:"limits"`
 }
 
 // stamp distinguishes versions of the file without reading them.
@@ -77,7 +78,7 @@ func (k *Keyring) reload() error {
 		return fmt.Errorf("auth: %w", err)
 	}
 	k.stamp = stamp{info.ModTime(), info.Size()}
-	entries, err := parse(src)
+	all, err := parse(src)
 	ends := marked(src)
 	if err == nil && k.marked && !ends {
 		err = errCut
@@ -86,9 +87,9 @@ func (k *Keyring) reload() error {
 		return fmt.Errorf("auth: %s: %w", k.file, err)
 	}
 	k.marked = ends || k.marked
-	all := append(slices.Clone(k.fixed), entries...)
+	all.entries = append(slices.Clone(k.fixed), all.entries...)
 	k.all.Store(&all)
-	limits := limitsByKey(entries)
+	limits := limitsByKey(all.entries)
 	k.limits.Store(&limits)
 	return nil
 }
@@ -127,7 +128,7 @@ func (k *Keyring) Watch(ctx context.Context, every time.Duration, log *slog.Logg
 		err := k.Reload()
 		if err == nil {
 			said = ""
-			log.Info("the credentials file was read anew", "file", k.file, "keys", len(*k.all.Load()))
+			log.Info("the credentials file was read anew", "file", k.file, "keys", len(k.all.Load().entries))
 			continue
 		}
 		if text := err.Error(); text != said {
@@ -144,46 +145,49 @@ func marked(src []byte) bool {
 }
 
 // parse reads a credentials file.
-func parse(src []byte) ([]entry, error) {
+func parse(src []byte) (out keys, err error) {
 	var file struct {
 		Keys *[]fileKey `yaml:"keys"`
 	}
 	d := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict())
-	err := d.Decode(&file)
+	err = d.Decode(&file)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && file.Keys == nil:
-		return nil, errNoKeys
+		return out, errNoKeys
 	case err != nil:
-		return nil, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false)))
+		return out, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false)))
 	case !errors.Is(d.Decode(new(any)), io.EOF):
-		return nil, errors.New("there is more than one document in the file")
+		return out, errors.New("there is more than one document in the file")
 	}
 	if err := complete(src); err != nil {
-		return nil, err
+		return out, err
 	}
 	type secret struct {
 		username string
 		hash     [sha256.Size]byte
 	}
 	seen, ids := map[secret]int{}, map[string]int{}
-	out := make([]entry, 0, len(*file.Keys))
+	out = keys{entries: make([]entry, 0, len(*file.Keys)), sharing: map[string]*sharing{}}
 	for i := range *file.Keys {
 		f := &(*file.Keys)[i]
 		e, err := f.entry()
+		if err == nil {
+			err = f.weigh(out.sharing, e.Share)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("key %d (%s): %w", i+1, f.ID, err)
+			return keys{}, fmt.Errorf("key %d (%s): %w", i+1, f.ID, err)
 		}
 		same := secret{e.username, e.hash}
 		if other, ok := seen[same]; ok {
-			return nil, fmt.Errorf("key %d (%s): it is the same key as key %d (%s), so it is not clear what it may do", i+1, f.ID, other+1, out[other].Key)
+			return keys{}, fmt.Errorf("key %d (%s): it is the same key as key %d (%s), so it is not clear what it may do", i+1, f.ID, other+1, out.entries[other].Key)
 		}
 		seen[same] = i
-		if other, ok := ids[e.Key]; ok && (e.Limits != nil || out[other].Limits != nil) {
-			return nil, fmt.Errorf("key %d (%s): it has the id of key %d, and limits are counted by id; give it another", i+1, f.ID, other+1)
+		if other, ok := ids[e.Key]; ok && (e.Limits != nil || out.entries[other].Limits != nil) {
+			return keys{}, fmt.Errorf("key %d (%s): it has the id of key %d, and limits are counted by id; give it another", i+1, f.ID, other+1)
 		} else if !ok {
 			ids[e.Key] = i
 		}
-		out = append(out, e)
+		out.entries = append(out.entries, e)
 	}
 	return out, nil
 }
@@ -229,10 +233,10 @@ func (f *fileKey) entry() (e entry, err error) {
 		return e, errors.New("username has a colon")
 	}
 	e.username = f.Username
-	if f.Weight != nil || f.Priority != nil {
-		return e, errors.New("weight and max_priority are not enforced yet, so a file that has them is refused")
-	}
 	e.Identity = Identity{Key: f.ID, User: f.ID, Projects: f.Projects, Models: f.Models, Rights: Read | Write}
+	if e.MaxPriority, err = parsePriority(f.MaxPriority); err != nil {
+		return e, err
+	}
 	id := &e.Identity
 	if id.Limits, err = f.Limits.limits(f.ID); err != nil {
 		return e, err
@@ -266,6 +270,22 @@ func (f *fileKey) entry() (e entry, err error) {
 		}
 	}
 	return e, nil
+}
+
+// parsePriority reads a whole number; nil: there is none.
+func parsePriority(v any) (*int64, error) {
+	switch n := v.(type) {
+	case nil:
+		return nil, nil
+	case int64:
+		return &n, nil
+	case uint64:
+		if n <= math.MaxInt64 {
+			p := int64(n)
+			return &p, nil
+		}
+	}
+	return nil, fmt.Errorf("max_priority %v is not a whole number of 64 bits", v)
 }
 
 func parseRights(names []string) (rights Rights, err error) {

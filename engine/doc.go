@@ -30,6 +30,7 @@
 //	events of a stream that are not taken     Stream.mu          reader; loop
 //	Stats                                     Engine.stats       any goroutine; loop
 //	the observer of Reports                   atomic pointer     Observe; loop
+//	the newest steps                          flight.mu          Steps; loop
 //	a mask and its row                        constraint.state   mask workers; loop
 //	the queue of masks                        maskPool.mu        mask workers; loop
 //
@@ -215,5 +216,5 @@
 // to the backend; book.go books what the step gave, pool.go what it gave of vectors. failure.go ends requests that cannot go
 // on. stream.go, backlog.go, text.go and stops.go serve the readers, mask.go and mask_pool.go
 // fill mask rows, work.go bounds what a step does beside its computation, stats.go and
-// report.go count, forget.go empties the prefix cache, and offload.go copies it out and back.
+// report.go count, flight.go keeps the newest steps, forget.go empties the prefix cache, and offload.go copies it out and back.
 package engine

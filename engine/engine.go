@@ -12,7 +12,6 @@ import (
 
 	"weir/backend"
 	"weir/internal/invariants"
-	"weir/internal/retry"
 	"weir/kvcache"
 	"weir/sampler"
 	"weir/scheduler"
@@ -134,6 +133,7 @@ type Engine struct {
 	stats struct {
 		sync.Mutex
 		Stats
+		shares []Share
 	}
 	wake     chan struct{} // capacity 1: something is in the intake
 	ready    chan struct{} // closed when spec is set
@@ -156,8 +156,8 @@ type Engine struct {
 	top         []TokenLogprob // alternatives of the token that is being booked
 	counts      Stats
 	report      Report
+	flight      flight
 	now         time.Duration // since epoch: when the last step ended, or work came after a pause
-	speed       retry.Rate    // of computed tokens
 }
 
 // holding is what the loop knows of sequences that could go on but for something that does not come from the device.

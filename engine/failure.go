@@ -61,6 +61,7 @@ func (e *Engine) recoverFrom(err error) error {
 	e.now = e.clock()
 	for i := range e.steps {
 		s := &e.steps[i]
+		e.recordFailed(s)
 		for _, chunk := range s.chunks {
 			e.end(chunk.Seq.Owner.(*choice).req, Failed, cause)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weir/internal/retry"
+	"weir/scheduler"
 )
 
 // places are the books of the intake: who holds the places for choices that have been
@@ -18,6 +19,9 @@ import (
 //     request each could take the places of one that has a few.
 //   - Otherwise of the project that holds most in the newcomer's own tenant, if it then still
 //     holds no less than the newcomer's project would.
+//
+// What tenants and projects hold is compared for their weights: 30 places at the weight 3 are
+// as many as 10 at the weight 1.
 //
 // In either case the project of that tenant that holds most gives up its newest request, or
 // where priorities count the newest of its least urgent ones. It ends with ErrFull. Requests
@@ -39,14 +43,16 @@ type places struct {
 
 // holder is all of the intake, what a tenant holds of it, or a project of a tenant.
 type holder struct {
-	name   string
-	within *holder            // nil: this is all
-	parts  map[string]*holder // by name; each holds something
-	live   int                // choices
-	tokens int64              // about what is still to be computed for them
-	latent latentFirst        // the parts that have submissions that have not begun
-	index  int                // in within.latent; below 0: it is not there
-	queue  []*submission      // of a project: those that have not begun; the last one is given up first
+	name    string
+	within  *holder            // nil: this is all
+	parts   map[string]*holder // by name; each holds something
+	weight  int64              // in hundredths, by the newest request
+	weights int64              // of all parts
+	live    int                // choices
+	tokens  int64              // about what is still to be computed for them
+	latent  latentFirst        // the parts that have submissions that have not begun
+	index   int                // in within.latent; below 0: it is not there
+	queue   []*submission      // of a project: those that have not begun; the last one is given up first
 }
 
 // submission has the requests of one call of SubmitAll.
@@ -80,10 +86,14 @@ func newPlaces(most int, priority bool) places {
 // none, and nobody has lost any.
 func (p *places) admit(s *submission) (out []*submission, ok bool) {
 	r := &s.requests[0].Request
+	if t := p.all.parts[r.Tenant]; t != nil {
+		t.weigh(r.Weight)
+		t.parts[r.Project].weigh(r.ProjectWeight)
+	}
 	s.tokens = p.estimate(s)
 	missing := min(s.live, p.all.live+s.live-p.most) // what was taken beyond most is not made up for by others
 	for missing > 0 {
-		v := p.victim(r.Tenant, r.Project, s.live)
+		v := p.victim(r, s.live)
 		if v == nil {
 			break
 		}
@@ -120,27 +130,36 @@ func (p *places) estimate(s *submission) (n int64) {
 	return n
 }
 
-// victim is the submission that is given up next for n choices of a project; nil: there is none.
-func (p *places) victim(tenant, project string, n int) *submission {
+// victim is the submission that is given up next for n choices of r; nil: there is none.
+func (p *places) victim(r *Request, n int) *submission {
 	if len(p.all.latent) == 0 {
 		return nil
 	}
-	own := p.all.parts[tenant]
+	own := p.all.parts[r.Tenant]
 	if t := p.all.latent[0]; t != own {
-		if v := t.latent[0].last(); t.live-v.live >= max(own.holds()+n, p.most/keptShare) {
+		v := t.latent[0].last()
+		if left := t.live - v.live; left >= p.most/keptShare && int64(left)*weightOf(r.Weight) >= int64(own.holds()+n)*t.weight {
 			return v
 		}
 	}
 	if own == nil || len(own.latent) == 0 {
 		return nil
 	}
-	mine := own.parts[project]
+	mine := own.parts[r.Project]
 	if t := own.latent[0]; t != mine {
-		if v := t.last(); t.live-v.live >= mine.holds()+n {
+		if v := t.last(); int64(t.live-v.live)*weightOf(r.ProjectWeight) >= int64(mine.holds()+n)*t.weight {
 			return v
 		}
 	}
 	return nil
+}
+
+// weightOf is a weight of a request, in hundredths.
+func weightOf(w int) int64 {
+	if w <= 0 {
+		return scheduler.UsualWeight
+	}
+	return int64(min(w, scheduler.MaxWeight))
 }
 
 // beyond reports whether a tenant may have n places more, although there are none.
@@ -168,7 +187,7 @@ func (s *submission) order(t *submission) int {
 // enter takes the places of s, which has not begun.
 func (p *places) enter(s *submission) {
 	r := &s.requests[0].Request
-	h := p.all.part(r.Tenant).part(r.Project)
+	h := p.all.part(r.Tenant, r.Weight).part(r.Project, r.ProjectWeight)
 	s.project = h
 	i, _ := slices.BinarySearchFunc(h.queue, s, (*submission).order)
 	h.queue = slices.Insert(h.queue, i, s)
@@ -240,12 +259,14 @@ func (p *places) book(h *holder, live int, tokens int64) {
 		}
 		if h.live == 0 {
 			delete(w.parts, h.name)
+			w.weights -= h.weight
 		}
 	}
 }
 
-// part returns the part of a name, and makes it if need be.
-func (h *holder) part(name string) *holder {
+// part returns the part of a name, which has the given weight from now on, and makes it if
+// need be.
+func (h *holder) part(name string, weight int) *holder {
 	c := h.parts[name]
 	if c == nil {
 		if c = (&holder{name: name, within: h, index: -1}); h.parts == nil {
@@ -253,13 +274,25 @@ func (h *holder) part(name string) *holder {
 		}
 		h.parts[name] = c
 	}
+	c.weigh(weight)
 	return c
 }
 
+// weigh sets the weight of a tenant or a project, which may be nil.
+func (h *holder) weigh(weight int) {
+	if h == nil || h.weight == weightOf(weight) {
+		return
+	}
+	h.within.weights += weightOf(weight) - h.weight
+	if h.weight = weightOf(weight); h.index >= 0 {
+		heap.Fix(&h.within.latent, h.index)
+	}
+}
+
 // before is about how many tokens would be computed before s, which has no places, was done if
-// it came now: those of its own project, for each other project of its tenant as many as
-// for this one, and for each other tenant as many as for its own, but no more than
-// there are.
+// it came now: those of its own project, for the other projects of its tenant as many as
+// their weights allow them meanwhile, and for the other tenants in the same way, but no more
+// than there are.
 func (p *places) before(s *submission) int64 {
 	r := &s.requests[0].Request
 	n := s.tokens
@@ -269,18 +302,19 @@ func (p *places) before(s *submission) int64 {
 		if own != nil {
 			n += own.tokens
 		}
-		n = t.shared(n, own)
+		n = t.shared(n, own, weightOf(r.ProjectWeight))
 	}
-	return p.all.shared(n, t) - s.tokens
+	return p.all.shared(n, t, weightOf(r.Weight)) - s.tokens
 }
 
-// shared is about how many tokens are computed in h until n are in one of its parts, which
-// is not there yet if it is nil.
-func (h *holder) shared(n int64, one *holder) int64 {
-	if one == nil {
-		return retry.Shared(n, h.tokens, len(h.parts))
+// shared is about how many tokens are computed in h until n are in one of its parts, of the
+// given weight, which is not there yet if it is nil.
+func (h *holder) shared(n int64, one *holder, weight int64) int64 {
+	others, weights := h.tokens, h.weights
+	if one != nil {
+		others, weights = others-one.tokens, weights-one.weight
 	}
-	return retry.Shared(n, h.tokens-one.tokens, len(h.parts)-1)
+	return n + min(others, n*weights/weight)
 }
 
 // full is ErrFull for s, with the time after which it may be submitted again: that in which
@@ -290,12 +324,13 @@ func (s *submission) full(speed float64) error {
 }
 
 // latentFirst is a heap of the parts of a holder that have submissions that have not begun.
-// The first holds most; among equal ones it is that whose name comes last.
+// The first holds most for its weight; among equal ones it is that whose name comes last.
 type latentFirst []*holder
 
 func (l latentFirst) Len() int { return len(l) }
 func (l latentFirst) Less(i, j int) bool {
-	return l[i].live > l[j].live || l[i].live == l[j].live && l[i].name > l[j].name
+	a, b := int64(l[i].live)*l[j].weight, int64(l[j].live)*l[i].weight
+	return a > b || a == b && l[i].name > l[j].name
 }
 
 func (l latentFirst) Swap(i, j int) {

@@ -25,6 +25,14 @@ func (b *plainBook) holds(tenant string, project *string) (n int) {
 	return n
 }
 
+// weight is that of a tenant or a project, by its name, so that all requests of one say the same.
+func weight(name string) int { return []int{100, 300, 0, 50, 10000}[int(name[len(name)-1]-'0')%5] }
+
+// compareFor compares n of one with m of another, each for its weight.
+func compareFor(one string, n int, other string, m int) int {
+	return cmp.Compare(n*cmp.Or(weight(other), 100), m*cmp.Or(weight(one), 100))
+}
+
 func (b *plainBook) live() (n int) {
 	for _, s := range b.held {
 		n += s.live
@@ -40,7 +48,7 @@ func (b *plainBook) largest(may func(*Request) bool, name func(*Request) string,
 			continue
 		}
 		n := name(r)
-		if !found || cmp.Or(cmp.Compare(holds(n), holds(most)), strings.Compare(n, most)) > 0 {
+		if !found || cmp.Or(compareFor(n, holds(n), most, holds(most)), strings.Compare(n, most)) > 0 {
 			most, found = n, true
 		}
 	}
@@ -67,12 +75,13 @@ func (b *plainBook) victim(tenant, project string, n int) *submission {
 	all := func(*Request) bool { return true }
 	most, found := b.largest(all, func(r *Request) string { return r.Tenant }, func(t string) int { return b.holds(t, nil) })
 	if found && most != tenant {
-		if v, _ := b.last(most); b.holds(most, nil)-v.live >= max(b.holds(tenant, nil)+n, b.most/64) {
+		v, _ := b.last(most)
+		if left := b.holds(most, nil) - v.live; left >= b.most/64 && compareFor(most, left, tenant, b.holds(tenant, nil)+n) >= 0 {
 			return v
 		}
 	}
 	v, from := b.last(tenant)
-	if v != nil && from != project && b.holds(tenant, &from)-v.live >= b.holds(tenant, &project)+n {
+	if v != nil && from != project && compareFor(from, b.holds(tenant, &from)-v.live, project, b.holds(tenant, &project)+n) >= 0 {
 		return v
 	}
 	return nil
@@ -129,7 +138,7 @@ func TestPlacesAtRandom(t *testing.T) {
 		for len(c.plain.held) > 0 {
 			c.end(0)
 		}
-		if all := &c.p.all; all.live != 0 || all.tokens != 0 || len(all.parts) != 0 || len(all.latent) != 0 {
+		if all := &c.p.all; all.live != 0 || all.tokens != 0 || all.weights != 0 || len(all.parts) != 0 || len(all.latent) != 0 {
 			t.Fatalf("seed %d: in the end the books have %+v", seed, all)
 		}
 		refused, evicted, beyond = refused+c.refused, evicted+c.evicted, beyond+c.beyond
@@ -172,6 +181,7 @@ func (c *comparison) end(i int) {
 func (c *comparison) admit() {
 	rng := c.rng
 	r := Request{Tenant: fmt.Sprint("t", rng.IntN(c.tenants)), Project: fmt.Sprint("p", rng.IntN(c.projects)), Priority: rng.Int64N(3), Tokens: make([]int32, 1+rng.IntN(50))}
+	r.Weight, r.ProjectWeight = weight(r.Tenant), weight(r.Project)
 	s := &submission{requests: []*request{{Request: r}}, live: 1 + rng.IntN(c.largest)}
 	want, wantOK := c.plain.admit(s)
 	got, ok := c.p.admit(s)
@@ -226,4 +236,34 @@ func TestPlacesBefore(t *testing.T) {
 	before("a", "1", 500+70+30)
 	p.end(first, Stop, 1)
 	before("a", "1", 10+20)
+}
+
+// TestPlacesByWeight: a tenant may hold as many more places as its weight says, which the newest
+// request decides, and so many more tokens are computed for it meanwhile.
+func TestPlacesByWeight(t *testing.T) {
+	p := newPlaces(40, false)
+	submit := func(tenant string, weight int) (out []*submission, ok bool) {
+		return p.admit(&submission{requests: []*request{{Request: Request{Tenant: tenant, Weight: weight, Tokens: make([]int32, 100)}}}, live: 1})
+	}
+	for range 40 {
+		submit("light", 100)
+	}
+	for {
+		if out, _ := submit("heavy", 300); len(out) == 0 {
+			break
+		}
+	}
+	if n := p.all.parts["heavy"].live; n < 30 || n > 35 { // with some of the eighth that is left to those who hold little
+		t.Errorf("three parts of four are %d of 40 places", n)
+	}
+	s := &submission{requests: []*request{{Request: Request{Tenant: "new", Weight: 200}}}, live: 1, tokens: 10}
+	if got, want := p.before(s), int64(10*400/200); got != want {
+		t.Errorf("before one of half the others' weight are %d tokens, want %d", got, want)
+	}
+	if submit("light", 10000); p.all.weights != 10300 {
+		t.Errorf("the weights are %d together", p.all.weights)
+	}
+	if v := p.victim(&Request{Tenant: "light", Weight: 10000}, 1); v == nil || v.project.within.name != "heavy" {
+		t.Error("the tenant whose weight has grown gets no places")
+	}
 }

@@ -35,16 +35,17 @@ const (
 // Request is a prepared request: its prompt is tokenized and its fields are checked.
 // From Submit on, it and its slices belong to the engine and must not change.
 type Request struct {
-	Tokens   []int32   // the prompt, at least one token
-	N        int       // number of choices; 0 means 1. Choice i draws with Sampling.Seed + i
-	Arrived  time.Time // when the client's request came in, for latencies; zero: at Submit
-	Tenant   string    // who shares the machine with others equally; see scheduler.Account
-	Project  string    // a part of the tenant
-	Priority int64     // lower runs earlier, if the scheduler goes by priority; Background gives way to all others
-	Salt     [16]byte  // namespace in the prefix cache; has to be a keyed hash
-	Limits   Limits    // the prompt and MaxTokens together must fit a sequence
-	Suffix   int       // tokens at the prompt's end that a later prompt may not repeat, as the generation prompt of a chat template; see scheduler.Sequence
-	Sampling sampler.Params
+	Tokens                []int32   // the prompt, at least one token
+	N                     int       // number of choices; 0 means 1. Choice i draws with Sampling.Seed + i
+	Arrived               time.Time // when the client's request came in, for latencies; zero: at Submit
+	Tenant                string    // who shares the machine with others; see scheduler.Account
+	Project               string    // a part of the tenant
+	Weight, ProjectWeight int       // of tenant and project, in hundredths; 0: the usual weight
+	Priority              int64     // lower runs earlier, if the scheduler goes by priority; Background gives way to all others
+	Salt                  [16]byte  // namespace in the prefix cache; has to be a keyed hash
+	Limits                Limits    // the prompt and MaxTokens together must fit a sequence
+	Suffix                int       // tokens at the prompt's end that a later prompt may not repeat, as the generation prompt of a chat template; see scheduler.Sequence
+	Sampling              sampler.Params
 
 	Stop        []string // stop strings, none empty
 	IncludeStop bool     // the text includes the stop string, or the text of the stop token

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"weir/scheduler"
+)
 
 // CacheStats is what is used of the KV cache.
 type CacheStats struct {
@@ -39,6 +43,7 @@ type Stats struct {
 	SlowMasks        uint64        // times that masks of a request took so long that they went to the slow lane
 	MaskWait         time.Duration // that steps have waited for masks
 	Preemptions      uint64        // times a sequence lost its blocks
+	Aged             uint64        // sequences that became as urgent as any because others had been served for long
 	Finished         [6]uint64     // choices that have ended, by Reason
 	Reopened         uint64        // times the backend failed and was opened again
 }
@@ -48,6 +53,20 @@ func (e *Engine) Stats() Stats {
 	e.stats.Lock()
 	defer e.stats.Unlock()
 	return e.stats.Stats
+}
+
+// Share is what a tenant has of the engine.
+type Share = scheduler.Share
+
+// OtherTenants is the Share of all tenants that have none of their own.
+const OtherTenants = scheduler.OtherTenants
+
+// Shares appends what each tenant has, 32 of them at most and all others together, to dst. It
+// is as new as Stats.
+func (e *Engine) Shares(dst []Share) []Share {
+	e.stats.Lock()
+	defer e.stats.Unlock()
+	return append(dst, e.stats.shares...)
 }
 
 // publishStats makes the counts the newest snapshot.
@@ -62,7 +81,7 @@ func (e *Engine) publishStats() {
 	s.StatesUsed = s.StatesTotal - e.kv.FreeStates()
 	c := e.sched.Counters()
 	s.Preemptions, s.PrefixQueries, s.PrefixHits, s.Postponed = c.Preemptions, c.PrefixTokens, c.PrefixHits, c.Postponed
-	s.LeftOut, s.StateHits = c.LeftOut, c.StateHits
+	s.LeftOut, s.StateHits, s.Aged = c.LeftOut, c.StateHits, c.Aged
 	o := &e.offload
 	s.Offload = o.counts
 	s.Offload.Uncopied += e.kv.Uncopied()
@@ -70,5 +89,6 @@ func (e *Engine) publishStats() {
 	s.SittingOut, s.SlowMasks = len(e.late)+e.sched.LeftOut(), e.masks.overruns.Load()
 	e.stats.Lock()
 	e.stats.Stats = *s
+	e.stats.shares = e.sched.AppendShares(e.stats.shares[:0])
 	e.stats.Unlock()
 }

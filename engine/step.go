@@ -18,6 +18,9 @@ type stepData struct {
 	rowEnd []int       // [len(chunks)] the rows of chunk i are batch.At[rowEnd[i-1]:rowEnd[i]]
 	masked []maskedRow // in the order of their rows
 	ready  func()      // Engine.masksReady, as a value that is allocated once
+
+	number uint64    // in the flight recorder
+	times  stepTimes // for it
 }
 
 // step runs one iteration of the loop, in the order that the package comment gives.
@@ -31,12 +34,15 @@ func (e *Engine) step() error {
 // stepAlone plans a step and waits for it.
 func (e *Engine) stepAlone() error {
 	s := &e.steps[0]
+	began := e.clock()
 	planned := e.plan(s)
 	invariants.Check(planned || len(e.late) > 0 || e.heldBack(), "engine: nothing to plan, nothing in flight, and no sequence sits out")
 	if e.starved = !planned; e.starved {
 		return nil
 	}
-	if err := e.be.Begin(&s.batch); err != nil {
+	err := e.be.Begin(&s.batch)
+	e.recordBegin(s, began)
+	if err != nil {
 		return err
 	}
 	if err := e.draw(s); err != nil {
@@ -54,11 +60,14 @@ func (e *Engine) stepOverlapped() error {
 		s = &e.steps[1]
 	}
 	e.inFlight = nil
+	began := e.clock()
 	planned := e.plan(s)
 	invariants.Check(planned || old != nil || len(e.late) > 0 || e.heldBack(), "engine: nothing to plan, nothing in flight, and no sequence sits out")
 	e.starved = !planned && old == nil
 	if planned {
-		if err := e.be.Begin(&s.batch); err != nil {
+		err := e.be.Begin(&s.batch)
+		e.recordBegin(s, began)
+		if err != nil {
 			return err
 		}
 	}
@@ -177,6 +186,8 @@ func (c *choice) wantsScore(p int) bool {
 
 // draw gives the backend what decides the tokens of s. All earlier steps have been booked.
 func (e *Engine) draw(s *stepData) error {
+	began := e.clock()
+	defer func() { s.times.draw = e.clock() - began }()
 	d := &s.draws
 	d.Reset()
 	clear(s.masked)
@@ -262,14 +273,16 @@ func resize(out *backend.Out, rows, top, logits int) {
 
 // finish waits for s, the oldest step in flight, and books what it gave.
 func (e *Engine) finish(s *stepData) error {
+	waits := e.clock()
 	if err := e.be.End(&s.out); err != nil {
 		return err
 	}
 	before := e.now
 	e.now = e.clock()
-	e.speed.Add(float64(len(s.batch.Tokens)), e.now-before)
+	s.times.wait = e.now - waits
+	e.flight.speed.Add(float64(len(s.batch.Tokens)), e.now-before)
+	e.counts.Speed = e.flight.speed.PerSecond()
 	e.offload.measureStep(len(s.batch.Tokens), len(s.batch.QueryEnd), e.now-before)
-	e.counts.Speed = e.speed.PerSecond()
 	e.account.stepEnded(e.now)
 	e.counts.Steps++
 	row, top, host, masked, vector := 0, 0, 0, 0, 0
@@ -311,6 +324,7 @@ func (e *Engine) finish(s *stepData) error {
 	e.sched.EndStep()
 	e.advance(s)
 	s.chunks = s.chunks[:0]
+	e.flight.end(s.number, StepEnded, s.times.draw, s.times.wait, e.clock()-e.now)
 	if invariants.Enabled {
 		invariants.NoError(e.sched.Check())
 	}

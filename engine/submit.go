@@ -158,7 +158,7 @@ func (e *Engine) prepareChoice(q *request, i int) {
 		c.forcer = q.Forcers[i]
 	}
 	c.seq = scheduler.Sequence{
-		Account: scheduler.Account{Tenant: q.Tenant, Project: q.Project}, Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
+		Account: scheduler.Account{Tenant: q.Tenant, Project: q.Project, Weight: q.Weight, ProjectWeight: q.ProjectWeight}, Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
 		MaxChunk: e.cfg.MaxChunk, Suffix: q.Suffix, Postponable: c.constraint != nil,
 		Tokens: append(make([]int32, 0, tokens), q.Tokens...),
 	}

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,12 +38,9 @@ func all(string) bool { return true }
 
 func scrapeAs(t testing.TB, m *Metrics, shows func(string) bool) page {
 	t.Helper()
-	var text bytes.Buffer
-	if err := m.WriteText(&text, shows); err != nil {
-		t.Fatal(err)
-	}
+	text := textOf(t, m, shows)
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	p, err := parser.TextToMetricFamilies(&text)
+	p, err := parser.TextToMetricFamilies(text)
 	if err != nil {
 		t.Fatal(err)
 	}

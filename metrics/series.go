@@ -234,6 +234,7 @@ func (s *series) addScalars(about Model, full *atomic.Uint64, since float64) {
 	count("weir:postponed_tokens_total", "Tokens that were drawn in a later step, because the mask of a constraint was late.", func(st *engine.Stats, _ *tally) uint64 { return st.Postponed })
 	count("weir:slow_masks_total", "Times that the masks of a request took so long that they were put off behind those of others.", func(st *engine.Stats, _ *tally) uint64 { return st.SlowMasks })
 	add(false, "weir:mask_wait_seconds_total", "Time that steps have waited for masks.", func(st *engine.Stats, _ *tally) float64 { return st.MaskWait.Seconds() })
+	count("weir:aged_sequences_total", "Sequences that were made as urgent as any, because more urgent ones had been served for long.", func(st *engine.Stats, _ *tally) uint64 { return st.Aged })
 	count("weir:engine_reopened_total", "Times that the backend failed and was opened again.", func(st *engine.Stats, _ *tally) uint64 { return st.Reopened })
 	count("weir:engine_steps_total", "Engine steps.", func(st *engine.Stats, _ *tally) uint64 { return st.Steps })
 

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -164,6 +166,20 @@ func TestStores(t *testing.T) {
 	}
 }
 
+// textOf is a page of metrics.
+func textOf(t testing.TB, m *Metrics, shows func(string) bool) *bytes.Buffer {
+	t.Helper()
+	var text bytes.Buffer
+	err := m.WriteText(&text, shows)
+	if shows != nil {
+		err = errors.Join(err, m.WriteShares(&text, shows))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &text
+}
+
 // TestMetricsDocument: docs/interface/metrics.md has every series, with its type, labels
 // and help, and no others. The go_* are the library's.
 func TestMetricsDocument(t *testing.T) {
@@ -183,6 +199,7 @@ func TestMetricsDocument(t *testing.T) {
 		defer h.stop()
 		h.m.SetCopies(func() Copies { return Copies{} })
 		h.m.Used("", 1, 1)
+		h.run(t, ask(1, 10, 1))
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})
 		h.m.SetMemory(memory.New(1, 0))
 		h.m.SetCredentials(func() bool { return false })

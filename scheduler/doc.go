@@ -50,12 +50,13 @@
 // is left of the budget goes to running sequences that want more, and to waiting
 // ones, as long as there is a free place among the Config.MaxSeqs and memory. The
 // next one is always of the most urgent class, if Config.Priority is set, then of
-// the tenant and then of its project that have been served least, and then the first
-// by arrival ([Account]). So a tenant's few words do not wait for the long prompts
+// the tenant and then of its project that have been served least for their weights, and then
+// the first by arrival ([Account]). So a tenant's few words do not wait for the long prompts
 // of another. This is fair queueing by virtual time, as in "Fairness in Serving Large
 // Language Models" (Sheng et al., OSDI 2024), in two levels: each token that is
 // computed for the first time counts, tokens of prompts and outputs alike, and who
-// begins to wait starts with what the others have on average. More rules:
+// begins to wait starts with what the others have on average. With a weight of 3 a token costs a
+// third of what it costs with 1. More rules:
 //
 //   - Config.MaxPrefill bounds the prompt tokens of a step while other
 //     sequences are producing output.
@@ -64,7 +65,9 @@
 //     before the single tokens (whole.go).
 //   - A waiting sequence that lacks memory is not overtaken by a smaller one,
 //     or it might never get its turn.
-//   - A tenant that holds more places or blocks than another one would have with
+//   - A class that has got less than a sixteenth of what was computed while it waited has its
+//     next sequence lifted to the most urgent class (age.go), so that nothing waits for ever.
+//   - A tenant that holds more places or blocks, for its weight, than another one would have with
 //     its next sequence gives one back, by preemption, at the cost of at most a
 //     quarter of a token for each new token (room.go). So does work in the
 //     background ([Background]) to all other.
@@ -205,7 +208,8 @@
 // # Files
 //
 // sequence.go has the state of one sequence and stop.go the rules that end it.
-// scheduler.go has the state, fair.go the queues of tenants and projects, room.go
+// scheduler.go has the state, fair.go the queues of tenants and projects, age.go lets classes of
+// priority grow older, share.go counts what tenants have, room.go
 // says who is preempted for whom, whole.go keeps prompts whole, work.go bounds and
 // shares work, state.go says which recurrent states are kept, recall.go holds back, long.go begins long
 // sequences anew, plan.go plans a step

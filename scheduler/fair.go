@@ -7,10 +7,14 @@ import (
 	"weir/internal/invariants"
 )
 
-// Account says for whom a sequence runs. Tenants share the machine in equal parts, and
-// the projects of a tenant share its part.
+// Account says for whom a sequence runs. Tenants share the machine in proportion to their
+// weights, and the projects of a tenant share its part in the same way.
 type Account struct {
 	Tenant, Project string
+
+	// Weight is that of the tenant and ProjectWeight that of the project, in hundredths, at most
+	// MaxWeight. 0 means UsualWeight. Those of the newest sequence count.
+	Weight, ProjectWeight int
 
 	in      *part  // the project; set by Add
 	charged int    // Tokens[:charged] have been paid for
@@ -19,25 +23,38 @@ type Account struct {
 	begun   uint64 // the newest plan in which it was admitted, by Scheduler.plans
 }
 
-// part is a class of priority, a tenant in a class, or a project of a tenant. Each has an
-// equal right to the tokens that are computed for what it is a part of.
+// Weights are in hundredths.
+const (
+	UsualWeight = 100
+	MaxWeight   = 10000
+)
+
+// tokenPrice is what a token costs who has the weight 1, in the units of part.served.
+const tokenPrice = MaxWeight
+
+// part is a class of priority, a tenant in a class, or a project of a tenant. Each has a
+// right to the tokens that are computed for what it is a part of, in proportion to its weight.
 type part struct {
 	name     string
 	priority int64            // of a class
+	age      *classAge        // of a class
 	within   *part            // nil: this is a class
 	parts    map[string]*part // by name
 	live     int              // sequences that have not finished
-	active   int              // parts with such sequences
+	weight   int64            // of a tenant or a project
+	weights  int64            // of all parts with live sequences
 	running  int              // running sequences
 	blocks   int              // of running sequences, see Scheduler.tally
 	work     workShare        // of a tenant
+	share    *Share           // of a tenant
 
-	// served counts the tokens computed for this part. It begins with the clock of
-	// the part that this one is in.
-	served int64
+	// served is the price of the tokens computed for this part, which is tokenPrice by its
+	// weight for each; rest is what the division has left. It begins with the clock of the
+	// part that this one is in.
+	served, rest int64
 
-	// The rest is about the parts of this part. clock is where their counts would be if
-	// each had been served equally; most is the largest count.
+	// What follows is about the parts of this part. clock is where their counts would be if
+	// each had been served by its weight; most is the largest count.
 	clock, fraction, most int64
 	epoch                 uint64 // see Scheduler.epoch
 
@@ -62,21 +79,37 @@ type idlePart struct {
 
 // join finds or makes the project of q and counts q as live.
 func (s *Scheduler) join(q *Sequence) {
-	var priority int64
-	if s.cfg.Priority {
-		priority = q.Priority
-	}
-	i, found := slices.BinarySearchFunc(s.classes, priority, comparePriority)
+	i, found := slices.BinarySearchFunc(s.classes, q.rank, comparePriority)
 	if !found {
-		s.classes = slices.Insert(s.classes, i, &part{priority: priority})
+		s.classes = slices.Insert(s.classes, i, &part{priority: q.rank, age: &classAge{}})
 	}
-	p := s.classes[i].part(q.Account.Tenant).part(q.Account.Project)
+	tenant := s.classes[i].part(q.Account.Tenant)
+	tenant.weigh(q.Account.Weight)
+	if tenant.share == nil {
+		tenant.share = s.shares.of(tenant.name)
+	}
+	tenant.share.Weight = int(tenant.weight)
+	p := tenant.part(q.Account.Project)
+	p.weigh(q.Account.ProjectWeight)
 	q.Account.in = p
 	for ; p != nil; p = p.within {
 		if p.live++; p.live == 1 && p.within != nil {
-			p.within.active++
+			p.within.weights += p.weight
 		}
 	}
+}
+
+// weigh sets the weight of a tenant or a project.
+func (p *part) weigh(weight int) {
+	w := int64(weight)
+	if w <= 0 {
+		w = UsualWeight
+	}
+	w = min(w, MaxWeight)
+	if p.live > 0 {
+		p.within.weights += w - p.weight
+	}
+	p.weight = w
 }
 
 func comparePriority(c *part, priority int64) int {
@@ -115,7 +148,7 @@ func (s *Scheduler) retire(q *Sequence) {
 			}
 			continue
 		}
-		p.within.active--
+		p.within.weights -= p.weight
 		s.idles++
 		p.idle = s.idles
 		s.idle = append(s.idle, idlePart{p, s.idles})
@@ -141,6 +174,7 @@ func (s *Scheduler) enqueue(q *Sequence) {
 	invariants.Check(!found, "scheduler: sequence %d is queued twice", q.ID)
 	p.queue = slices.Insert(p.queue, i, q)
 	s.waiting++
+	p.within.share.Waiting++
 	if p.at < 0 {
 		s.enter(p, true)
 	}
@@ -151,6 +185,7 @@ func (s *Scheduler) dequeue(q *Sequence) {
 	p := q.Account.in
 	p.queue = s.remove(p.queue, q)
 	s.waiting--
+	p.within.share.Waiting--
 	if len(p.queue) == 0 && p.at >= 0 {
 		p.leave()
 	}
@@ -242,14 +277,22 @@ func (p *part) down(i int) {
 // least, the first one that lacks nothing but a place and blocks. nil: there is none.
 func (s *Scheduler) candidate() *Sequence {
 	for _, class := range s.classes {
-		for len(class.ready) > 0 {
-			p := class.first().first()
-			if i := slices.IndexFunc(p.queue, s.canRun); i >= 0 {
-				return p.queue[i]
-			}
-			p.leave()
-			s.aside = append(s.aside, p)
+		if q := s.candidateOf(class); q != nil {
+			return q
 		}
+	}
+	return nil
+}
+
+// candidateOf is the candidate of a class.
+func (s *Scheduler) candidateOf(class *part) *Sequence {
+	for len(class.ready) > 0 {
+		p := class.first().first()
+		if i := slices.IndexFunc(p.queue, s.canRun); i >= 0 {
+			return p.queue[i]
+		}
+		p.leave()
+		s.aside = append(s.aside, p)
 	}
 	return nil
 }
@@ -301,18 +344,18 @@ func (s *Scheduler) charge(q *Sequence, start int) {
 		return
 	}
 	q.Account.charged = q.Computed
+	q.tenant().share.Tokens += uint64(n)
+	s.chargeAge(q, n)
 	for p := q.Account.in; p.within != nil; p = p.within {
 		w := p.within
 		s.forgive(w)
-		p.served += n
+		p.rest += n * tokenPrice
+		p.served += p.rest / p.weight
+		p.rest %= p.weight
 		w.most = max(w.most, p.served)
-		part := n
-		if w.active > 1 {
-			w.fraction += n
-			part = w.fraction / int64(w.active)
-			w.fraction -= part * int64(w.active)
-		}
-		w.clock = min(w.most, w.clock+part)
+		w.fraction += n * tokenPrice
+		w.clock = min(w.most, w.clock+w.fraction/w.weights)
+		w.fraction %= w.weights
 	}
 	s.credit = min(s.maxCredit(), s.credit+n)
 }
@@ -368,10 +411,10 @@ func (s *Scheduler) checkParts() error {
 
 // check compares p and its parts with what was recounted.
 func (p *part) check(live, running map[*part]int) error {
-	active, ready := 0, 0
+	weights, ready := int64(0), 0
 	for _, c := range p.parts {
 		if c.live > 0 {
-			active++
+			weights += c.weight
 		}
 		if waits := len(c.queue) > 0 || len(c.ready) > 0; waits != (c.at >= 0) || waits && p.ready[c.at] != c {
 			return fmt.Errorf("scheduler: part %q has %d waiting sequences, %d ready parts and the place %d", c.name, len(c.queue), len(c.ready), c.at)
@@ -388,9 +431,9 @@ func (p *part) check(live, running map[*part]int) error {
 			return err
 		}
 	}
-	if p.live != live[p] || p.running != running[p] || p.active != active || len(p.ready) != ready {
-		return fmt.Errorf("scheduler: part %q has %d live and %d running sequences, %d active and %d ready parts, and counted are %d, %d, %d and %d",
-			p.name, p.live, p.running, p.active, len(p.ready), live[p], running[p], active, ready)
+	if p.live != live[p] || p.running != running[p] || p.weights != weights || len(p.ready) != ready {
+		return fmt.Errorf("scheduler: part %q has %d live and %d running sequences, parts of the weight %d and %d ready ones, and counted are %d, %d, %d and %d",
+			p.name, p.live, p.running, p.weights, len(p.ready), live[p], running[p], weights, ready)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"weir/kvcache"
@@ -18,6 +19,9 @@ type crowd struct {
 	given map[string]int // tokens computed for the first time, by tenant and by tenant/project
 	again int            // tokens computed again
 	seen  map[*Sequence]int
+
+	weights  map[string]int // by tenant and by tenant/project; 0: the usual one
+	priority int64          // of sequences that are added
 }
 
 func newCrowd(t testing.TB, cfg Config, blocks int) *crowd {
@@ -28,8 +32,9 @@ func newCrowd(t testing.TB, cfg Config, blocks int) *crowd {
 func (c *crowd) add(tenant, project string, n, prompt, output int) (all []*Sequence) {
 	for range n {
 		c.last++
-		q := &Sequence{ID: c.last, Arrival: c.last, Account: Account{Tenant: tenant, Project: project}, Prompt: prompt, Tokens: make([]int32, prompt),
-			Limits: Limits{MaxTokens: output, EOS: -1}}
+		q := &Sequence{ID: c.last, Arrival: c.last, Priority: c.priority, Prompt: prompt, Tokens: make([]int32, prompt),
+			Account: Account{Tenant: tenant, Project: project, Weight: c.weights[tenant], ProjectWeight: c.weights[tenant+"/"+project]},
+			Limits:  Limits{MaxTokens: output, EOS: -1}}
 		c.s.Add(q)
 		all = append(all, q)
 	}
@@ -88,8 +93,8 @@ func (s *Scheduler) checkCandidate() error {
 		}
 		a, b := q.Account.in, best.Account.in
 		switch {
-		case s.cfg.Priority && q.Priority != best.Priority:
-			if q.Priority < best.Priority {
+		case q.rank != best.rank:
+			if q.rank < best.rank {
 				best = q
 			}
 		case a.within != b.within:
@@ -134,6 +139,133 @@ func TestTenantsShareEqually(t *testing.T) {
 				t.Errorf("priority %v: %s has got %d tokens and %s %d", priority, pair[0], a, pair[1], b)
 			}
 		}
+	}
+}
+
+// claims are tenants with two projects each, their weights, and the part of all tokens that each
+// has a right to.
+type claims struct {
+	*crowd
+	parts map[string]float64 // by tenant and tenant/project
+	more  []func()           // each adds sequences of a project, if few of them wait
+}
+
+func newClaims(c *crowd, g *rand.Rand) *claims {
+	all := &claims{crowd: c, parts: map[string]float64{}}
+	c.weights = map[string]int{}
+	weight := func() int { return []int{50, 100, 200, 300, 500}[g.IntN(5)] }
+	whole := 0
+	tenants := 2 + g.IntN(2)
+	for i := range tenants {
+		tenant := fmt.Sprint("t", i)
+		c.weights[tenant] = weight()
+		whole += c.weights[tenant]
+		for _, project := range []string{"p0", "p1"} {
+			c.weights[tenant+"/"+project] = weight()
+			prompt, output := 20+g.IntN(400), 20+g.IntN(100)
+			all.more = append(all.more, func() {
+				if a := c.s.projectOf(tenant, project); a == nil || len(a.queue) < 20 {
+					c.add(tenant, project, 20, prompt, output)
+				}
+			})
+		}
+	}
+	for i := range tenants {
+		tenant := fmt.Sprint("t", i)
+		part := float64(c.weights[tenant]) / float64(whole)
+		p0, p1 := float64(c.weights[tenant+"/p0"]), float64(c.weights[tenant+"/p1"])
+		all.parts[tenant], all.parts[tenant+"/p0"], all.parts[tenant+"/p1"] = part, part*p0/(p0+p1), part*p1/(p0+p1)
+	}
+	return all
+}
+
+// run makes so many steps in which everybody wants more.
+func (c *claims) run(steps int) {
+	for range steps {
+		for _, f := range c.more {
+			f()
+		}
+		c.step()
+	}
+}
+
+// Tenants and projects that always want more get tokens in proportion to their weights, whatever
+// they ask for. The same holds for the memory and the places that they have to share.
+func TestWeightedShares(t *testing.T) {
+	for seed := range uint64(8) {
+		g := rand.New(rand.NewPCG(seed, 9))
+		c := newClaims(newCrowd(t, Config{MaxTokens: 256, MaxSeqs: 16 + g.IntN(48), MaxSeqTokens: 8192, MaxPrefill: 128, Priority: seed%2 == 0}, 1200+g.IntN(4000)), g)
+		c.run(100) // the first steps fill the places
+		clear(c.given)
+		c.run(1200)
+		total := 0
+		for name, n := range c.given {
+			if strings.Contains(name, "/") {
+				total += n
+			}
+		}
+		for name, part := range c.parts {
+			if got := float64(c.given[name]) / float64(total); max(got-part, part-got) > 0.02 {
+				t.Errorf("seed %d: %s has got %.3f of the tokens, want %.3f (%v)", seed, name, got, part, c.weights)
+			}
+		}
+		if c.again > total/creditRate+8192 {
+			t.Errorf("seed %d: %d tokens and %d again", seed, total, c.again)
+		}
+	}
+}
+
+// projectOf returns a project in the most urgent class; nil: there is none.
+func (s *Scheduler) projectOf(tenant, project string) *part {
+	if len(s.classes) == 0 || s.classes[0].parts[tenant] == nil {
+		return nil
+	}
+	return s.classes[0].parts[tenant].parts[project]
+}
+
+// A tenant whose part is not wanted by others gets all, whatever its weight.
+func TestWeightsConserveWork(t *testing.T) {
+	c := newCrowd(t, Config{MaxTokens: 64, MaxSeqs: 64, MaxSeqTokens: 4096}, 4000)
+	c.weights = map[string]int{"light": 1, "heavy": MaxWeight}
+	c.add("light", "", 200, 100, 500)
+	for range 20 {
+		c.step()
+	}
+	if got := c.given["light"]; got != 20*64 {
+		t.Errorf("alone it has got %d tokens in 20 steps", got)
+	}
+	q := c.add("heavy", "", 1, 40, 10)[0]
+	if n := c.until(q, 100); n > 13 {
+		t.Errorf("the heavy one took %d steps for 10 tokens", n)
+	}
+	clear(c.given)
+	for range 20 {
+		c.step()
+	}
+	if got := c.given["light"]; got != 20*64 {
+		t.Errorf("alone again it has got %d tokens in 20 steps", got)
+	}
+}
+
+// A weight that changes holds from the next sequence on.
+func TestWeightChanges(t *testing.T) {
+	c := newCrowd(t, Config{MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: 4096}, 4000)
+	c.add("a", "", 600, 50, 20)
+	c.add("b", "", 400, 50, 20)
+	for range 100 {
+		c.step()
+	}
+	c.weights = map[string]int{"a": 300}
+	c.add("a", "", 1, 50, 20)
+	clear(c.given)
+	for range 500 {
+		c.step()
+	}
+	if a, b := c.given["a"], c.given["b"]; a < b*28/10 || a > b*32/10 {
+		t.Errorf("at three times the weight a has got %d tokens and b %d", a, b)
+	}
+	if err := c.s.Check(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -290,7 +422,7 @@ func TestRecomputationIsFree(t *testing.T) {
 	c.until(c.add("b", "", 1, 100, 10)[0], 100)
 	c.s.ForgetPrefixes(true)
 	c.until(q, 1000)
-	if got, want := q.tenant().served-q.tenant().within.parts["b"].served, int64(940); got < want-120 || got > want+10 {
+	if got, want := (q.tenant().served-q.tenant().within.parts["b"].served)*UsualWeight/tokenPrice, int64(940); got < want-120 || got > want+10 {
 		t.Errorf("a has paid %d tokens more than b, want about %d", got, want)
 	}
 }

@@ -23,12 +23,14 @@ func (s *Scheduler) Schedule() []Chunk {
 	s.plans++
 	s.unseat()
 	s.lengthen()
+	s.age()
 	s.left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
 	s.beginWork()
 	admit := s.planPassed()
 	s.planFairly(s.planDecodes() && admit)
 	s.planLeftOut()
 	s.restore()
+	s.noteWaiting()
 	if s.waiting == 0 {
 		s.epoch++
 	}
@@ -347,8 +349,14 @@ func (s *Scheduler) start(q *Sequence) {
 	q.Status = Running
 	q.Account.begun = s.plans
 	q.Work.since = s.work.plan - 1 // it comes before those that draw in this step
+	s.enlist(q)
+}
+
+// enlist counts q among the running sequences.
+func (s *Scheduler) enlist(q *Sequence) {
 	i, _ := slices.BinarySearchFunc(s.running, q, s.order)
 	s.running = slices.Insert(s.running, i, q)
 	q.Account.in.running++
 	q.tenant().running++
+	q.tenant().share.Running++
 }

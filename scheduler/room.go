@@ -1,9 +1,12 @@
 package scheduler
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
-// A tenant that holds more than its part of the places or blocks has to give some back when
-// another one wants them. What is preempted for that is computed again, so that this must
+// A tenant that holds more than its part of the places or blocks, by its weight, has to give some
+// back when another one wants them. What is preempted for that is computed again, so that this must
 // not happen too often: it is paid for by credit, and each token that is computed for the
 // first time earns a quarter of a token of credit. So at most a fifth of the work is lost,
 // and sequences that want the same memory cannot take it from each other for ever.
@@ -83,8 +86,8 @@ func (s *Scheduler) tally() {
 	}
 }
 
-// hog returns the last sequence of the tenant that holds most, and of its project that
-// holds most, among the running sequences of a class that may be preempted. nil: there is none.
+// hog returns the last sequence of the tenant that holds most for its weight, and of its project
+// that does, among the running sequences of a class that may be preempted. nil: there is none.
 func (s *Scheduler) hog(class *part, holds measure) *Sequence {
 	var last *Sequence
 	for _, q := range s.running {
@@ -95,24 +98,27 @@ func (s *Scheduler) hog(class *part, holds measure) *Sequence {
 			last = q
 			continue
 		}
-		t, most := holds(q.tenant()), holds(last.tenant())
-		if q.tenant() == last.tenant() {
-			t, most = holds(q.Account.in), holds(last.Account.in)
-		}
-		if t > most || t == most && q.tenant() == last.tenant() { // s.running is sorted, so that q comes after last
+		t, most := rivals(q, last)
+		more := t.compare(holds(t), most, holds(most))
+		if more > 0 || more == 0 && q.tenant() == last.tenant() { // s.running is sorted, so that q comes after last
 			last = q
 		}
 	}
 	return last
 }
 
-// excess returns what the tenant of victim holds and what that of q holds, or their projects
-// if they have the same tenant.
-func excess(victim, q *Sequence, holds measure) (theirs, mine int) {
-	if victim.tenant() != q.tenant() {
-		return holds(victim.tenant()), holds(q.tenant())
+// rivals are the parts between which something scarce is divided: the tenants of two sequences,
+// or their projects if they have the same tenant.
+func rivals(a, b *Sequence) (*part, *part) {
+	if a.tenant() != b.tenant() {
+		return a.tenant(), b.tenant()
 	}
-	return holds(victim.Account.in), holds(q.Account.in)
+	return a.Account.in, b.Account.in
+}
+
+// compare says whether n of something are more for the weight of p than m are for that of o.
+func (p *part) compare(n int, o *part, m int) int {
+	return cmp.Compare(int64(n)*o.weight, int64(m)*p.weight)
 }
 
 // Background is the priority of work that nobody waits for. It gives way to all other work: its
@@ -138,7 +144,7 @@ func (s *Scheduler) background(q *Sequence) *Sequence {
 }
 
 // makePlace preempts a sequence in the background for the place of q, or one of the same
-// class if somebody has more places than the tenant or the project of q would have then.
+// class if its tenant or project would then still have as many places, for its weight, as that of q.
 func (s *Scheduler) makePlace(q *Sequence) bool {
 	if s.takeBack(s.background(q)) {
 		return true
@@ -147,13 +153,13 @@ func (s *Scheduler) makePlace(q *Sequence) bool {
 	if victim == nil || s.credit <= 0 {
 		return false
 	}
-	theirs, mine := excess(victim, q, places)
-	return theirs > mine+1 && s.takeBack(victim)
+	theirs, mine := rivals(victim, q)
+	return theirs.compare(places(theirs)-1, mine, places(mine)+1) >= 0 && theirs != mine && s.takeBack(victim)
 }
 
 // makeBlocks preempts a sequence in the background for the blocks of q, which needs some, or one
 // of the same class if somebody holds more than twice the blocks that the tenant or the project of q would
-// hold. It reports false if blocks that come back will do, too.
+// hold, each for its weight. It reports false if blocks that come back will do, too.
 func (s *Scheduler) makeBlocks(q *Sequence, need int) bool {
 	if s.credit <= 0 || need <= s.kv.Free()+s.deferredBlocks() {
 		return false
@@ -167,8 +173,8 @@ func (s *Scheduler) makeBlocks(q *Sequence, need int) bool {
 	if victim == nil {
 		return false
 	}
-	theirs, mine := excess(victim, q, blocks)
-	return theirs > 2*(mine+need) && s.takeBack(victim)
+	theirs, mine := rivals(victim, q)
+	return theirs.compare(blocks(theirs), mine, 2*(blocks(mine)+need)) > 0 && s.takeBack(victim)
 }
 
 // preemptForBlocks preempts a sequence so that a running sequence can grow, and returns it.
@@ -183,9 +189,9 @@ func (s *Scheduler) preemptForBlocks() *Sequence {
 		s.tally()
 		hog := s.hog(victim.tenant().within, blocks)
 		if hog != nil && hog.Account.in != victim.Account.in {
-			theirs, mine := excess(hog, victim, blocks)
+			theirs, mine := rivals(hog, victim)
 			switch {
-			case theirs <= 2*mine:
+			case theirs.compare(blocks(theirs), mine, 2*blocks(mine)) <= 0:
 			case hog.Account.in.running > 1:
 				victim = hog
 			case s.takeBack(hog):

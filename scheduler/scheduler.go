@@ -88,6 +88,7 @@ type Counters struct {
 	StateHits    uint64 // sequences that began with a state that was kept at the end of their prefix
 	Postponed    uint64 // tokens that had to be drawn later, see Postpone
 	LeftOut      uint64 // times that a plan had no work left for a running sequence
+	Aged         uint64 // sequences that were moved to the most urgent class because theirs had waited (age.go)
 }
 
 // Scheduler plans steps.
@@ -120,6 +121,8 @@ type Scheduler struct {
 	turns   uint64     // of enter
 	epoch   uint64     // grows whenever nobody waits
 	credit  int64      // new tokens that have not paid for tokens computed again, see takeBack
+	lifts   int64      // tokens that have not paid for sequences of less urgent classes, see lift
+	shares  shares
 }
 
 // blocked is about the waiting sequence that last found too few blocks or no state slot. It need
@@ -149,8 +152,14 @@ func New(cfg Config, kv *kvcache.Manager) *Scheduler {
 // order compares two sequences of the same project: the lesser runs earlier. Running ones
 // of all projects are in this order, too, for what needs one that never changes.
 func (s *Scheduler) order(a, b *Sequence) int {
-	if s.cfg.Priority && a.Priority != b.Priority {
-		return cmp.Compare(a.Priority, b.Priority)
+	if a.rank != b.rank {
+		return cmp.Compare(a.rank, b.rank)
+	}
+	if a.age.lifted != b.age.lifted {
+		if a.age.lifted {
+			return -1
+		}
+		return 1
 	}
 	if a.Arrival != b.Arrival {
 		return cmp.Compare(a.Arrival, b.Arrival)
@@ -189,6 +198,10 @@ func (s *Scheduler) Counters() Counters { return s.counters }
 // Config.MaxSeqTokens, and the pool has all the blocks that they take at a time.
 func (s *Scheduler) Add(q *Sequence) {
 	q.Prepare()
+	q.rank, q.age = 0, sequenceAge{}
+	if s.cfg.Priority {
+		q.rank = q.Priority
+	}
 	if q.Leader != nil {
 		q.Leader.followers++
 	}
@@ -231,6 +244,7 @@ func (s *Scheduler) leave(q *Sequence) {
 	s.running = s.remove(s.running, q)
 	q.Account.in.running--
 	q.tenant().running--
+	q.tenant().share.Running--
 }
 
 // remove returns queue without q.
@@ -289,6 +303,7 @@ func (s *Scheduler) Restart(kv *kvcache.Manager) {
 	s.kv, s.running, s.waiting, s.deferred, s.plan, s.blocked, s.lacking = kv, nil, 0, nil, nil, blocked{}, nil
 	s.passed = passed{}
 	s.classes, s.idle = nil, nil
+	s.shares.clear()
 	s.planned, s.ended = s.planned+1, s.planned+1
 	for _, q := range live {
 		q.Table, q.Computed, q.Pending, q.lastStep, q.late.stale = kvcache.Table{}, 0, 0, 0, 0

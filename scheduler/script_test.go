@@ -16,7 +16,7 @@ import (
 //	config [blocks=100] [block=4] [budget=100] [seqs=10] [len=1000] [prefill=N] [work=N] [scored=N]
 //	    [states=N] [every=N] [long=N] [whole] [priority] [nocache] [windows=N,...]
 //	add id=N prompt=LENGTH [base=N] [max=100] [min=N] [eos=N] [stop=N,...] [prio=N] [chunk=N]
-//	    [leader=N] [tenant=NAME] [project=NAME] [maxpattern=N] [minpattern=N] [count=2] [work=N] [scores] [suffix=N] [postponable]
+//	    [leader=N] [tenant=NAME] [project=NAME] [weight=N] [pweight=N] [maxpattern=N] [minpattern=N] [count=2] [work=N] [scores] [suffix=N] [postponable]
 //	step [draw=ID:TOKEN,...] [times=N]   plan a step, run it and book it
 //	plan                                 plan a step, as for two steps in flight
 //	end [draw=ID:TOKEN,...] [late=ID,...]  run and book the oldest planned step; sequences
@@ -25,6 +25,8 @@ import (
 //	abort id=N
 //	forget [force]                       empty the prefix cache
 //	state
+//	shares                               what each tenant has
+//	owed                                 what each class of priority is owed
 //
 // windows are those of groups of layers, 0 for all positions; the blocks of a position in all groups stand
 // next to each other. config starts over. The prompt of a sequence is base, base+1, and so on; base
@@ -77,6 +79,14 @@ func (s *script) run(c testkit.Command) string {
 		if s.kv.Stateful() {
 			fmt.Fprintf(&s.out, "free states %d\n", s.kv.FreeStates())
 		}
+	case "shares":
+		for _, share := range s.s.AppendShares(nil) {
+			fmt.Fprintf(&s.out, "tenant %s of weight %d: running %d waiting %d computed %d\n", share.Tenant, share.Weight, share.Running, share.Waiting, share.Tokens)
+		}
+	case "owed":
+		for _, class := range s.s.classes {
+			fmt.Fprintf(&s.out, "class %d: owed %d\n", class.priority, class.age.owed)
+		}
 	default:
 		s.t.Fatalf("unknown command %q", c.Verb)
 	}
@@ -105,7 +115,7 @@ func (s *script) add(c testkit.Command) {
 	id := c.Int("id", 0)
 	s.arrivals++
 	q := &Sequence{
-		Account: Account{Tenant: c.Str("tenant"), Project: c.Str("project")},
+		Account: Account{Tenant: c.Str("tenant"), Project: c.Str("project"), Weight: c.Int("weight", 0), ProjectWeight: c.Int("pweight", 0)},
 		ID:      uint64(id), Arrival: s.arrivals, Priority: int64(c.Int("prio", 0)), Prompt: c.Int("prompt", 1), MaxChunk: c.Int("chunk", 0),
 		Work: Work{Draw: c.Int("work", 0), Scored: c.Has("scores")}, Suffix: c.Int("suffix", 0), Postponable: c.Has("postponable"),
 		Limits: Limits{MaxTokens: c.Int("max", 100), MinTokens: c.Int("min", 0), EOS: int32(c.Int("eos", -1)), StopIDs: c.Ints("stop"),

@@ -82,6 +82,8 @@ type progress struct {
 	// Recall is set by the caller: before the sequence is admitted, the caller is asked to bring back what is kept of its prefix outside of
 	// the pool, see Scheduler.Recalls.
 	Recall bool
+	rank   int64 // decides between sequences in place of Priority: the same, or that of the class that it was lifted to
+	age    sequenceAge
 
 	admitted  bool   // has been admitted once, so Cached is set
 	followers int    // sequences whose Leader it is

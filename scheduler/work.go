@@ -13,7 +13,7 @@ import (
 // no chunk, and so it draws the same token in a later one.
 //
 // Who draws is decided by fair queueing with start tags (Goyal, Vin and Cheng: "Start-time
-// Fair Queueing", SIGCOMM 1996): tenants have equal parts of the work, and of the sequences of
+// Fair Queueing", SIGCOMM 1996): tenants have parts of the work by their weights, and of the sequences of
 // a tenant the one is next that has not drawn for longest. So nobody starves, and a sequence
 // that costs little does not wait for those that cost much. Steps with enough for all, which
 // are nearly all steps, take from nobody and count for nothing.
@@ -88,7 +88,7 @@ func (s *Scheduler) shareWork() {
 		}
 		s.payWork(q)
 		t := &q.tenant().work
-		t.served = max(t.served, w.clock) + int64(q.Work.Draw)
+		t.served = max(t.served, w.clock) + q.workPrice()
 	}
 }
 
@@ -103,10 +103,13 @@ func (s *Scheduler) rank(want []*Sequence) {
 			t.plan, t.tag = s.work.plan, max(t.served, s.work.clock)
 		}
 		q.Work.tag = t.tag
-		t.tag += int64(q.Work.Draw)
+		t.tag += q.workPrice()
 	}
 	slices.SortStableFunc(want, func(a, b *Sequence) int { return cmp.Compare(a.Work.tag, b.Work.tag) })
 }
+
+// workPrice is what the next draw of q costs its tenant, for its weight.
+func (q *Sequence) workPrice() int64 { return int64(q.Work.Draw) * MaxWeight / q.tenant().weight }
 
 // enoughWork reports whether the step has enough work left for q to draw. A step that has
 // none yet has enough for anything, or a sequence that costs more than the bound would never

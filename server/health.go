@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"io"
 
 	"github.com/valyala/fasthttp"
 
@@ -23,18 +24,30 @@ func (s *Server) health(c *transport.Call) {
 
 // ready answers GET /ready: 200 for a server that should be sent requests.
 func (s *Server) ready(c *transport.Call) {
-	err := s.openai.Alive()
-	if err == nil && s.http.Draining() {
-		err = failure.ErrDraining
-	}
-	if err == nil {
-		err = s.unopenable()
-	}
-	if err != nil {
+	if err := s.Ready(); err != nil {
 		c.Fail(err)
 		return
 	}
 	c.Answer(fasthttp.StatusOK, `{"status":"ready"}`)
+}
+
+// Alive is what GET /health answers: nil if the process should go on.
+func (s *Server) Alive() error { return s.openai.Alive() }
+
+// Ready is what GET /ready answers: nil if the server should be sent requests.
+func (s *Server) Ready() error {
+	if err := s.openai.Alive(); err != nil {
+		return err
+	}
+	if s.http.Leaving() {
+		return failure.ErrDraining
+	}
+	return s.unopenable()
+}
+
+// WriteMetrics writes what GET /metrics answers to somebody who may see all projects.
+func (s *Server) WriteMetrics(w io.Writer) error {
+	return s.counts.WriteText(w, func(string) bool { return true })
 }
 
 // unopenable says why a database cannot be opened, if that is so. One that is being opened

@@ -29,14 +29,21 @@ func (s *Server) serverLoad(c *transport.Call) {
 }
 
 // scrape answers GET /metrics, also while there is no model yet and when the
-// engine has failed. What a project does is for those whom GET /usage tells.
+// engine has failed. What a project does is for those whom GET /usage tells, and what a tenant
+// has is for itself and for those who administer all projects.
 func (s *Server) scrape(c *transport.Call) {
 	var shows func(string) bool
-	if who := c.Insider(); who != nil {
+	who := c.Insider()
+	if who != nil {
 		shows = who.Covers
 	}
 	var text bytes.Buffer
-	if err := s.counts.WriteText(&text, shows); err != nil {
+	err := s.counts.WriteText(&text, shows)
+	if err == nil && who != nil {
+		all := who.May(auth.Admin, "*")
+		err = s.counts.WriteShares(&text, func(tenant string) bool { return all || tenant == who.Share })
+	}
+	if err != nil {
 		c.Fail(err)
 		return
 	}

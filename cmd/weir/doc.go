@@ -10,6 +10,8 @@
 //	                              completion in bash, zsh and fish
 //	options.go, options_serve.go  the flags that say what runs, and how it is served
 //	serve.go, listen.go           weir serve: putting a server together, running it, stopping it
+//	options_tls.go, options_life.go, drain.go, operator.go, steps.go, systemd.go
+//	                              what surrounds it: TLS, sockets, draining, the operator's listener, systemd
 //	chat.go, terminal.go          weir chat, which is a client of a server in the same process
 //	hub.go, pull.go, progress.go  models of the hub, and the commands of its cache
 //	source.go                     a model's files: config, tokenizer, templates, defaults

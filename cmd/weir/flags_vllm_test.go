@@ -99,7 +99,7 @@ func TestUnknownFlags(t *testing.T) {
 // TestVLLMValues: values in the forms that vLLM has.
 func TestVLLMValues(t *testing.T) {
 	o, _ := parseServe(t, "--max-model-len", "1.5k", "--max-num-batched-tokens", "2K", "--shutdown-timeout", "5", "--sse-keep-alive-interval", "0.5", "--log-level", "WARNING", "--dtype", "half")
-	if o.model.maxModelLen != 1500 || o.engine.maxTokens != 2048 || o.listen.shutdown != 5*time.Second || o.listen.heartbeat != 500*time.Millisecond || o.logs.level != "warn" || o.engine.dtype != "float16" {
+	if o.model.maxModelLen != 1500 || o.engine.maxTokens != 2048 || o.life.shutdown != 5*time.Second || o.listen.heartbeat != 500*time.Millisecond || o.logs.level != "warn" || o.engine.dtype != "float16" {
 		t.Errorf("%+v %+v %+v %+v", o.model, o.engine, o.listen, o.logs)
 	}
 	for _, auto := range []string{"auto", "-1"} {
@@ -107,8 +107,8 @@ func TestVLLMValues(t *testing.T) {
 			t.Errorf("--max-model-len %s is %d", auto, o.model.maxModelLen)
 		}
 	}
-	if o, _ := parseServe(t, "--shutdown-timeout", "2m"); o.listen.shutdown != 2*time.Minute {
-		t.Errorf("%v", o.listen.shutdown)
+	if o, _ := parseServe(t, "--shutdown-timeout", "2m"); o.life.shutdown != 2*time.Minute {
+		t.Errorf("%v", o.life.shutdown)
 	}
 	for _, args := range [][]string{{"--max-model-len", "9X"}, {"--max-model-len", ""}, {"--max-model-len", "k"}, {"--max-num-batched-tokens", "auto"}, {"--shutdown-timeout", "soon"}, {"--shutdown-timeout", "-1"}, {"--log-level", "loud"}} {
 		o := &serveOptions{}

@@ -20,6 +20,7 @@ type healthOptions struct {
 	socket   string
 	rootPath string
 	cert     string // --ssl-certfile
+	admin    string // --admin-listen
 	timeout  time.Duration
 }
 
@@ -28,6 +29,7 @@ func (o *healthOptions) bind(f *flagSet) {
 	f.StringVar(&o.socket, "uds", "", "`path` of the server's Unix domain socket, instead of a port")
 	f.StringVar(&o.rootPath, "root-path", "", "`prefix` of every URL path")
 	f.StringVar(&o.cert, "ssl-certfile", "", "PEM `file` with the server's certificate, if it speaks HTTPS")
+	f.StringVar(&o.admin, "admin-listen", "", "`address` of the operator's listener, unix:PATH or HOST:PORT, to ask in place of the port")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Second, "how long to wait for the answer")
 }
 
@@ -54,16 +56,24 @@ func (o *healthOptions) ask(ctx context.Context) error {
 	if o.socket != "" {
 		address, network = o.socket, "unix"
 	}
+	if path, unix := strings.CutPrefix(o.admin, "unix:"); unix {
+		address, network = path, "unix"
+	} else if o.admin != "" {
+		address = o.admin
+	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}
 	defer transport.CloseIdleConnections()
 	scheme := "http"
-	if o.cert != "" {
+	root := strings.TrimRight(o.rootPath, "/")
+	if o.admin != "" {
+		root = ""
+	} else if o.cert != "" {
 		// The server is on this machine. That it has another certificate by now does not make it unhealthy.
 		scheme, transport.TLSClientConfig = "https", &tls.Config{InsecureSkipVerify: true}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://localhost"+strings.TrimRight(o.rootPath, "/")+"/health", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://localhost"+root+"/health", nil)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // open opens the TCP port, or the Unix socket if there is one, and returns its URL.
 func (o *listenOptions) open(secure bool) (ln net.Listener, url string, err error) {
 	if o.socket != "" {
-		if ln, err = listenUnix(o.socket); err != nil {
+		if ln, err = listenUnix(o.socket, 0o660); err != nil {
 			return nil, "", fmt.Errorf("--uds: %w", err)
 		}
 		return ln, "unix:" + o.socket, nil
@@ -21,16 +21,12 @@ func (o *listenOptions) open(secure bool) (ln net.Listener, url string, err erro
 	if ln, err = net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port))); err != nil {
 		return nil, "", err
 	}
-	scheme := "http://"
-	if secure {
-		scheme = "https://"
-	}
-	return ln, scheme + ln.Addr().String(), nil
+	return ln, urlOf(ln, secure), nil
 }
 
-// listenUnix listens on a Unix socket at path. The owner and the group of the file
-// may connect, so that a proxy can be let in. Closing the listener removes the file.
-func listenUnix(path string) (net.Listener, error) {
+// listenUnix listens on a Unix socket at path. Those may connect whom the mode of the file lets write:
+// with 0660 the owner and the group, so that a proxy can be let in. Closing the listener removes the file.
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := removeStaleSocket(path); err != nil {
 		return nil, err
 	}
@@ -38,7 +34,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o660); err != nil {
+	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	return ln, nil

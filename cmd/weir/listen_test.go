@@ -58,11 +58,11 @@ func TestServeSocket(t *testing.T) {
 // is at its path stays there, and is an error.
 func TestListenUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	first, err := listenUnix(path)
+	first, err := listenUnix(path, 0o660)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "another process listens") {
+	if _, err := listenUnix(path, 0o660); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("a second one: %v", err)
 	}
 	first.(*net.UnixListener).SetUnlinkOnClose(false) // as if it were killed
@@ -72,7 +72,7 @@ func TestListenUnix(t *testing.T) {
 	if _, err := os.Lstat(path); err != nil {
 		t.Fatal(err)
 	}
-	second, err := listenUnix(path)
+	second, err := listenUnix(path, 0o660)
 	if err != nil {
 		t.Fatalf("a stale socket: %v", err)
 	}

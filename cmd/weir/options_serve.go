@@ -21,6 +21,7 @@ type serveOptions struct {
 	engine  engineOptions
 	listen  listenOptions
 	tls     tlsOptions
+	life    lifeOptions
 	access  accessOptions
 	api     interfaceOptions
 	answers answerOptions
@@ -40,6 +41,7 @@ func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.engine.offload.bind(f)
 	o.listen.bind(f)
 	o.tls.bind(f)
+	o.life.bind(f)
 	o.access.bind(f)
 	o.api.bind(f)
 	o.answers.bind(f, &o.model.reasoningParser)
@@ -78,7 +80,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		}
 	}
 	o.settings = f.settings()
-	return cmp.Or(o.access.validate(), o.api.validate(), o.tls.settle())
+	return cmp.Or(o.access.validate(), o.api.validate(), o.records.validate(), o.tls.settle(), o.life.validate())
 }
 
 // listenOptions say where the server listens and how connections are treated.
@@ -91,11 +93,10 @@ type listenOptions struct {
 	memory    size
 	preparing int
 	heartbeat time.Duration
-	shutdown  time.Duration
 }
 
 func (o *listenOptions) bind(f *flagSet) {
-	o.maxBody, o.heartbeat, o.shutdown = 32<<20, 15*time.Second, 30*time.Second
+	o.maxBody, o.heartbeat = 32<<20, 15*time.Second
 	f.group("Listening and connections")
 	f.StringVar(&o.host, "host", "127.0.0.1", "`address` to listen on; an empty one means all addresses of this machine")
 	f.IntVar(&o.port, "port", 8000, "TCP `port` to listen on; 0 chooses a free one")
@@ -105,7 +106,6 @@ func (o *listenOptions) bind(f *flagSet) {
 	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies, preparing them, and answers that are not sent or not read yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
 	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
 	f.Var((*span)(&o.heartbeat), "sse-heartbeat", "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
-	f.Var((*span)(&o.shutdown), "shutdown-timeout", "how long requests may continue after SIGTERM or SIGINT")
 }
 
 // accessOptions say who may use the server.
@@ -198,11 +198,13 @@ type recordOptions struct {
 	responseDays        int
 	batchQuota          size
 	batchDays           int
+	background          responsesapi.Background
 }
 
 func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	o.minFree, o.defaultDir = 256<<20, defaultDataDir(getenv)
 	o.responseQuota, o.responseDays = responsesapi.DefaultBytes, int(responsesapi.DefaultAge/(24*time.Hour))
+	o.background = responsesapi.Background{MostWaiting: responsesapi.DefaultWaiting, MostOfOwner: responsesapi.DefaultOfOwner, MostAtOnce: responsesapi.DefaultAtOnce}
 	o.batchQuota, o.batchDays = batchesapi.DefaultBytes, int(batchesapi.DefaultAge/(24*time.Hour))
 	f.group("Stored records")
 	dataDirFlag(f, &o.dir, o.defaultDir, "`folder` for what is kept between runs: the counts of GET /usage, feedback and trajectories. Several servers may share the counts, but only one can have the rest. An empty name keeps nothing")
@@ -216,6 +218,22 @@ func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	f.Var(&o.batchQuota, "batch-quota", "most bytes of files of POST /v1/files, and of the results of batches, that a project may have, such as 100GiB; files beyond it are refused with 400 until some are deleted; 0: no limit")
 	f.IntVar(&o.batchDays, "batch-retention", o.batchDays, "days after which files and batches are deleted; 0: they are kept")
 	f.IntVar(&o.responseDays, "response-retention", o.responseDays, "days after which responses of POST /v1/responses are deleted; 0: they are kept")
+	f.IntVar(&o.background.MostAtOnce, "background-at-once", o.background.MostAtOnce, "largest `number` of responses in the background that are computed at a time")
+	f.IntVar(&o.background.MostOfOwner, "background-of-project", o.background.MostOfOwner, "largest `number` of responses in the background of a project that have not ended; one more is 429")
+	f.IntVar(&o.background.MostWaiting, "background-in-all", o.background.MostWaiting, "the same of all projects together")
+}
+
+// validate refuses limits that would let nothing be computed.
+func (o *recordOptions) validate() error {
+	for _, l := range []struct {
+		name string
+		n    int
+	}{{"background-at-once", o.background.MostAtOnce}, {"background-of-project", o.background.MostOfOwner}, {"background-in-all", o.background.MostWaiting}} {
+		if l.n < 1 {
+			return usageError{fmt.Errorf("--%s %d: it takes 1 or more", l.name, l.n)}
+		}
+	}
+	return nil
 }
 
 // dataDirFlag adds --data-dir.
@@ -258,6 +276,7 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = o.access.cors.Origins, o.access.cors.Methods, o.access.cors.Headers, o.access.cors.Credentials
 	c.FeedbackBearer, c.AllowedHosts = o.access.bearer, o.access.hosts
 	c.MaxBody, c.MaxBodies = int(o.listen.maxBody), max(c.MaxBodies, int64(o.listen.maxBody))
+	c.Background = o.records.background
 	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
 	c.NoRequestID = !o.api.requestIDs
 	c.Heartbeat = o.listen.heartbeat

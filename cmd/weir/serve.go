@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"weir/auth"
 	"weir/internal/tlsfiles"
@@ -48,8 +49,9 @@ func setupServe(f *flagSet, env *environment) action {
 			return err
 		}
 		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 		defer signal.Stop(signals)
+		o.life.dump = env.errOut
 		return serve(dir, o, log, signals)
 	}
 }
@@ -64,7 +66,7 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 
 // serve runs the server until a signal arrives or the engine ends. Mistakes in the
 // model's files or in the options are found before any port opens.
-func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Signal) (err error) {
+func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal) (err error) {
 	src, err := openSource(dir, &o.model)
 	if err != nil {
 		return err
@@ -121,15 +123,17 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	if s.tls, err = o.tls.open(log); err != nil {
 		return err
 	}
-	ln, url, err := o.listen.open(s.tls != nil)
+	lns, err := o.openAll(s.tls != nil)
 	if err != nil {
 		return err
 	}
-	if s.keys.Open() && !loopback(ln.Addr()) {
-		log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
+	for i, ln := range lns.public {
+		if s.keys.Open() && !loopback(ln.Addr()) {
+			log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
+		}
+		log.Info("listening", "url", lns.urls[i], "model", src.names[0], "memory_limit", inUnits(memory.requests))
 	}
-	log.Info("listening", "url", url, "model", src.names[0], "memory_limit", inUnits(memory.requests))
-	return s.run(ctx, ln, signals)
+	return s.run(ctx, lns, signals)
 }
 
 // service is a server that is running: an engine, the HTTP server in front of it,
@@ -143,6 +147,7 @@ type service struct {
 	tls     *tlsfiles.Files // nil: there is no TLS
 	log     *slog.Logger
 	loading loadReport
+	drains  drains
 
 	cancel  context.CancelFunc    // stops the engine
 	failure atomic.Pointer[error] // the first error that ends the service
@@ -158,7 +163,7 @@ func (s *service) progress(done, total int64) {
 }
 
 // run serves ln until a signal arrives or the engine ends, and then shuts down.
-func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Signal) error {
+func (s *service) run(ctx context.Context, lns *listeners, signals chan os.Signal) error {
 	var running sync.WaitGroup
 	ended := make(chan struct{})
 	running.Go(func() {
@@ -172,21 +177,36 @@ func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Si
 		s.http.SetTLS(s.tls.Expires, s.tls.Stale)
 		running.Go(func() { s.tls.Watch(ctx, time.Second, s.log) })
 	}
-	running.Go(func() {
-		if err := s.http.ServeTLS(ln, security); err != nil {
-			s.log.Error("serving ended", "error", err)
+	for _, ln := range lns.public {
+		running.Go(func() {
+			if err := s.http.ServeTLS(ln, security); err != nil {
+				s.log.Error("serving ended", "error", err)
+			}
+		})
+	}
+	s.drains.exit = func() {
+		select {
+		case signals <- syscall.SIGTERM:
+		default: // a signal is waiting
 		}
-	})
+	}
+	closeAdmin := s.startOperator(lns.admin)
 	running.Go(func() { s.becomeReady(ended) })
+	running.Go(func() { s.feedWatchdog(ctx) })
 
 	stops := s.stops(ctx, signals)
 	select {
 	case sig := <-stops:
-		s.log.Info("stopping: requests in flight may end, a second signal stops at once", "signal", sig.String(), "timeout", s.options.listen.shutdown)
+		s.log.Info("stopping: requests in flight may end, a second signal stops at once", "signal", sig.String(), "delay", s.options.life.delay, "timeout", s.options.life.shutdown)
+		s.drains.stop()
+		s.notify(daemon.SdNotifyStopping)
+		s.http.Transport().Leave()
+		s.delay(stops, ended)
 	case <-ended:
 	}
 	s.shutDown(stops)
 	s.cancel()
+	closeAdmin()
 	running.Wait()
 	if failure := s.failure.Load(); failure != nil {
 		return *failure
@@ -195,7 +215,8 @@ func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Si
 	return nil
 }
 
-// stops returns the signals that stop the server. SIGHUP does not: it reads files anew.
+// stops returns the signals that stop the server. SIGHUP does not, which reads files anew, and neither
+// does SIGQUIT, which dumps the flight recorder.
 func (s *service) stops(ctx context.Context, signals <-chan os.Signal) <-chan os.Signal {
 	stops := make(chan os.Signal, 1)
 	go func() {
@@ -204,8 +225,12 @@ func (s *service) stops(ctx context.Context, signals <-chan os.Signal) <-chan os
 			case <-ctx.Done():
 				return
 			case sig := <-signals:
-				if sig == syscall.SIGHUP {
-					s.reload()
+				switch sig {
+				case syscall.SIGHUP:
+					s.hangUp()
+					continue
+				case syscall.SIGQUIT:
+					s.dumpSteps("SIGQUIT")
 					continue
 				}
 				select {
@@ -245,12 +270,19 @@ func (s *service) reload() {
 // runEngine runs the engine until it fails or is stopped. That it is stopped while
 // the model is still loading is no failure.
 func (s *service) runEngine(ctx context.Context) {
+	defer func() {
+		if p := recover(); p != nil { // a broken invariant
+			s.dumpSteps("the engine panicked")
+			panic(p)
+		}
+	}()
 	err := s.engine.engine.Run(ctx)
 	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return
 	}
 	s.failure.Store(&err)
 	s.http.Fail(err)
+	s.dumpSteps("the engine has failed")
 }
 
 // becomeReady gives the HTTP server its model as soon as the engine is ready.
@@ -278,6 +310,7 @@ func (s *service) becomeReady(ended <-chan struct{}) {
 	if spec.StateSlots > 0 {
 		ready = append(ready, "state_slots", spec.StateSlots-1)
 	}
+	s.notify(daemon.SdNotifyReady)
 	s.log.Info("ready", append(ready, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())...)
 }
 
@@ -293,7 +326,7 @@ func (e *preparedEngine) shortened(c *model.Config) string {
 // shutDown lets requests in flight end, until the time for that is over or another
 // signal arrives.
 func (s *service) shutDown(signals <-chan os.Signal) {
-	ctx, done := context.WithTimeout(context.Background(), s.options.listen.shutdown)
+	ctx, done := context.WithTimeout(context.Background(), s.options.life.shutdown)
 	defer done()
 	go func() {
 		select {

@@ -356,6 +356,7 @@ func TestBadStart(t *testing.T) {
 		"broken template":   {damage: edit("chat_template.jinja", "{%- if tools -%}", "{%- if tools"), want: "template", code: 1},
 		"too long":          {args: []string{"--max-model-len", "5000"}, want: "at most 4096", code: 2},
 		"no sequences":      {args: []string{"--max-num-seqs", "0"}, want: "--max-num-seqs 0: it takes 1 or more", code: 2},
+		"no background":     {args: []string{"--background-in-all", "0"}, want: "--background-in-all 0: it takes 1 or more", code: 2},
 		"too little memory": {args: []string{"--kv-cache-memory", "2MiB"}, want: "set --max-model-len", code: 1},
 		"block size":        {args: []string{"--block-size", "20"}, want: "multiple of 16", code: 2},
 		"an unknown tier":   {args: []string{"--cpu", "sse"}, want: "sse", code: 2},

@@ -297,10 +297,8 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "server/failure", "usage"},
-		tests:  []string{"backend", "backend/sim", "engine", "internal/testkit", "internal/tlsfiles", "server/servertest"},
 		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "ratelimit", "server/failure", "usage"},
-		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
+		tests:  []string{"backend", "backend/sim", "engine", "internal/testkit", "internal/tlsfiles", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/ui": {},

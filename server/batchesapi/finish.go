@@ -89,10 +89,8 @@ func (r *runner) gather(ctx context.Context, one *run, row *batchRow, out, bad *
 			f := out
 			if x.failed {
 				f = bad
-				final.Failed++
-			} else {
-				final.Completed++
 			}
+			final.add(x.failed, usageIn(x.text))
 			f.buffer = append(f.buffer, x.text...)
 			if err := r.flush(ctx, one.owner, f, chunkBytes); err != nil {
 				return final, err

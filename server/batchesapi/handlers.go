@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/auth"
 	"weir/internal/jsontext"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -23,8 +24,9 @@ const (
 type Config struct {
 	Store    *Store
 	Do       func(context.Context, *transport.Errand) transport.Outcome
-	InFlight func() int // requests of a batch that are computed at a time
-	MaxFile  int        // bytes of a file with the form that it is sent in
+	Holds    func(who *auth.Identity, project string) bool // whether the key of a batch is still good for it
+	InFlight func() int                                    // requests of a batch that are computed at a time
+	MaxFile  int                                           // bytes of a file with the form that it is sent in
 	Draining func() bool
 	NewID    func() string // makes the part of ids that is a file's or batch's own; nil: it is random
 	Now      func() time.Time

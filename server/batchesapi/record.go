@@ -63,8 +63,21 @@ type lineError struct {
 	Line int
 }
 
-// counts are how many lines there are, and how many have results.
-type counts struct{ Total, Completed, Failed int64 }
+// counts are how many lines there are, how many have results, and what these have used.
+type counts struct {
+	Total, Completed, Failed int64
+	Usage                    usage
+}
+
+// add counts the result of a line.
+func (c *counts) add(failed bool, u usage) {
+	if failed {
+		c.Failed++
+	} else {
+		c.Completed++
+	}
+	c.Usage.add(u)
+}
 
 // batchRow is a batch.
 type batchRow struct {
@@ -129,7 +142,8 @@ func (b *batchRow) append(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `,"request_counts":{"total":`...), b.Counts.Total, 10)
 	dst = strconv.AppendInt(append(dst, `,"completed":`...), b.Counts.Completed, 10)
 	dst = strconv.AppendInt(append(dst, `,"failed":`...), b.Counts.Failed, 10)
-	dst = append(append(dst, `},"metadata":`...), b.Metadata...)
+	dst = b.Counts.Usage.append(append(dst, `},"usage":`...))
+	dst = append(append(dst, `,"metadata":`...), b.Metadata...)
 	return append(dst, '}')
 }
 

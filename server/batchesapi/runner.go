@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/batch"
+	"weir/internal/jsontext"
 	"weir/server/transport"
 )
 
@@ -22,11 +22,15 @@ const heldBytes = 64 << 20
 // again is how long a batch waits whose results could not be written.
 const again = 10 * time.Second
 
+// keyTime is how often the key of a batch is looked at.
+const keyTime = time.Second
+
 // Why a batch stops being computed.
 var (
 	errStopped   = errors.New("batchesapi: the server stops")
 	errCancelled = errors.New("batchesapi: the batch is cancelled")
 	errExpired   = errors.New("batchesapi: the batch has expired")
+	errRevoked   = errors.New("batchesapi: the key of the batch was revoked or has expired")
 )
 
 // runner computes batches.
@@ -47,10 +51,31 @@ type runner struct {
 // run is a batch that is being computed.
 type run struct {
 	named
-	cancel    context.CancelCauseFunc
-	total     atomic.Int64 // 0: not known yet
-	completed atomic.Int64
-	failed    atomic.Int64
+	cancel context.CancelCauseFunc
+
+	mu   sync.Mutex
+	done counts // of Total 0: not known yet
+}
+
+// counts are those at this time.
+func (one *run) counts() counts {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.done
+}
+
+// begin sets the counts of a batch that no result is known of.
+func (one *run) begin(total int64) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.done = counts{Total: total}
+}
+
+// count counts the result of a line.
+func (one *run) count(failed bool, u usage) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.done.add(failed, u)
 }
 
 func newRunner(cfg *Config) *runner {
@@ -190,8 +215,8 @@ func (r *runner) count(b *batchRow) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for n, one := range r.running {
-		if n.id == b.ID && one.total.Load() > 0 {
-			b.Counts = counts{one.total.Load(), one.completed.Load(), one.failed.Load()}
+		if now := one.counts(); n.id == b.ID && now.Total > 0 {
+			b.Counts = now
 		}
 	}
 }
@@ -221,13 +246,18 @@ func (r *runner) run(ctx context.Context, one *run) error {
 			next = expired
 		case errors.Is(why, errCancelled):
 			next = cancelled
+		case errors.Is(why, errRevoked):
+			next = failed
 		}
 		if row, err = s.change(context.Background(), one.owner, one.id, func(b *batchRow) bool {
 			if b.Status == inProgress {
 				b.set(finalizing, r.cfg.Now().Unix())
 				b.Next = next
+				if next == failed {
+					b.Errors = []lineError{{Error: batch.Error{Code: "invalid_api_key", Message: "The key with which the batch was made was revoked or has expired."}}}
+				}
 			}
-			b.Counts = counts{one.total.Load(), one.completed.Load(), one.failed.Load()}
+			b.Counts = one.counts()
 			return true
 		}); err != nil {
 			return err
@@ -296,15 +326,27 @@ func (r *runner) input(o owner, row *batchRow) (*batch.Input, error) {
 	return batch.NewInput(&contentReader{store: r.cfg.Store, owner: o, file: f}, r.cfg.MaxFile), nil
 }
 
+// whileHeld is a context that ends when the key of a batch is revoked or expires.
+func (r *runner) whileHeld(ctx context.Context, row *batchRow) (held context.Context, unwatch func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for ; ctx.Err() == nil; pause(ctx, keyTime) {
+			if !r.cfg.Holds(row.Who, row.Project) {
+				end(errRevoked)
+			}
+		}
+	})
+	return ctx, func() { end(nil); watch.Wait() }
+}
+
 // compute computes the lines that have no result. why says why it was ended before that was done.
 func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err error) {
 	done := map[int]bool{}
-	one.total.Store(row.Counts.Total)
-	one.completed.Store(0)
-	one.failed.Store(0)
-	if err := r.cfg.Store.eachResult(row.ID, 0, func(line int, failed bool, _ []byte) bool {
+	one.begin(row.Counts.Total)
+	if err := r.cfg.Store.eachResult(row.ID, 0, func(line int, failed bool, text []byte) bool {
 		done[line] = true
-		one.count(failed)
+		one.count(failed, usageIn(text))
 		return true
 	}); err != nil {
 		return nil, err
@@ -314,11 +356,16 @@ func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err
 		return nil, err
 	}
 	left := time.Unix(row.Expires, 0).Sub(r.cfg.Now())
-	if left <= 0 {
+	switch {
+	case left <= 0:
 		return errExpired, nil
+	case !r.cfg.Holds(row.Who, row.Project):
+		return errRevoked, nil
 	}
 	ctx, end := context.WithTimeoutCause(ctx, left, errExpired)
 	defer end()
+	ctx, unwatch := r.whileHeld(ctx, row)
+	defer unwatch()
 	lines := map[string]int{} // by id of the result
 	var mu sync.Mutex
 	pool := batch.Pool{
@@ -348,21 +395,13 @@ func (r *runner) compute(ctx context.Context, one *run, row *batchRow) (why, err
 		if err := r.cfg.Store.putResult(context.WithoutCancel(ctx), row.ID, line, result.Failed(), result.Append(nil)); err != nil {
 			return err
 		}
-		one.count(result.Failed())
+		one.count(result.Failed(), usageOf(jsontext.Trim(result.Body)))
 		return nil
 	})
-	for _, cause := range []error{errStopped, errCancelled, errExpired} {
+	for _, cause := range []error{errStopped, errCancelled, errExpired, errRevoked} {
 		if errors.Is(err, cause) {
 			return cause, nil
 		}
 	}
 	return nil, err
-}
-
-func (one *run) count(failed bool) {
-	if failed {
-		one.failed.Add(1)
-	} else {
-		one.completed.Add(1)
-	}
 }

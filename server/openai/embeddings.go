@@ -366,9 +366,7 @@ func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 		return
 	}
 	for i := range p.requests {
-		r := &p.requests[i]
-		r.Arrived, r.Tenant, r.Project = c.Begun, c.Tenant(), c.Project
-		r.Priority = priorityOf(c, r.Priority)
+		account(c, &p.requests[i])
 	}
 	st, err := m.Engine.SubmitAll(p.requests)
 	if err != nil {

@@ -158,9 +158,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		return
 	}
 	for i := range done.requests {
-		done.requests[i].Arrived = c.Begun
-		done.requests[i].Tenant, done.requests[i].Project = c.Tenant(), c.Project
-		done.requests[i].Priority = priorityOf(c, done.requests[i].Priority)
+		account(c, &done.requests[i])
 	}
 	if done.reply.stream {
 		done.reply.budget = s.unread.open(done.reply.unreadSize())
@@ -200,13 +198,15 @@ func (p *prepared) expect(c *transport.Call) error {
 	return c.Expect(int64(p.reply.answer.promptTokens()), int64(p.reply.n), int64(output))
 }
 
-// priorityOf returns the priority of a request of a call that asks for one. Work in the background has
-// the lowest that there is, whatever it asks for.
-func priorityOf(c *transport.Call, asked int64) int64 {
-	if c.Background() {
-		return engine.Background
+// account says for whom a request of a call is computed, and how urgent it is. Work in the
+// background has the lowest priority that there is, whatever it asks for, and the others have
+// what their keys allow.
+func account(c *transport.Call, r *engine.Request) {
+	r.Arrived, r.Tenant, r.Project = c.Begun, c.Tenant(), c.Project
+	r.Weight, r.ProjectWeight = c.Weights()
+	if r.Priority = c.Who.Priority(r.Priority); c.Background() {
+		r.Priority = engine.Background
 	}
-	return asked
 }
 
 // checkPrepared refuses a prepared request for reasons that are not only in its body.

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"weir/auth"
 	"weir/backend/sim"
 	"weir/server/responsesapi"
 	"weir/server/servertest"
@@ -305,6 +308,74 @@ func TestP38Limits(t *testing.T) {
 	}
 	if status, answer, _ := one("a/a"); status != 200 {
 		t.Errorf("after the others: %d %s", status, answer)
+	}
+}
+
+// TestP38Revoked: a response in the background fails when its key is revoked or expires, whether it is
+// computed or waits, and with what there is of its output (docs/interface/responses-api.md, P-38).
+func TestP38Revoked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	key := func(id, more string) string {
+		return fmt.Sprintf("  - {id: %s, tenant: acme, hash: %q%s}\n", id, servertest.KeyHash("sk-"+id), more)
+	}
+	write := func(keys ...string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("keys:\n"+strings.Join(keys, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(key("ann", ""), key("bob", ""), key("cid", ""))
+	keys, err := auth.New(nil, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.Keys = keys
+		s.Config.Background.MostAtOnce = 1
+	}, strings.Repeat("word ", 300), "Yes.")
+	release := hold(t, h)
+	background := func(script int, who string) any {
+		return ask(t, h, script, object{"input": "Is it?", "background": true}, "Authorization: Bearer sk-"+who)["id"]
+	}
+	state := func(id any) object {
+		status, answer, _ := h.Get("GET", path+"/"+id.(string), "", "Authorization: Bearer sk-cid")
+		if status != 200 {
+			t.Fatalf("%d %s", status, answer)
+		}
+		return decoded(t, answer)
+	}
+	wait := func(id any, want string) (r object) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			if r = state(id); r["status"] == want {
+				return r
+			}
+		}
+		t.Fatalf("%v, want %s", r, want)
+		return nil
+	}
+	running, waiting, other := background(0, "ann"), background(0, "bob"), background(1, "cid")
+	wait(running, "in_progress")
+	write(key("bob", `, expires: "2020-01-01T00:00:00Z"`), key("cid", ""))
+	if err := keys.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	// Neither waits for the step that is held.
+	if r := wait(waiting, "failed"); r["error"].(object)["code"] != "invalid_api_key" || len(r["output"].([]any)) != 0 {
+		t.Errorf("%v", r)
+	}
+	if r := wait(running, "failed"); r["error"].(object)["code"] != "invalid_api_key" {
+		t.Errorf("%v", r)
+	}
+	if r := state(other); r["status"] == "failed" {
+		t.Errorf("%v", r)
+	}
+	release()
+	if r := wait(other, "completed"); outputText(r) != "Yes." {
+		t.Errorf("%v", r)
+	}
+	_, events, _ := h.Get("GET", path+"/"+running.(string)+"?stream=true", "", "Authorization: Bearer sk-cid")
+	if end := eventsOf(t, events, 0); end[len(end)-1].name != "response.failed" {
+		t.Errorf("%s", events)
 	}
 }
 

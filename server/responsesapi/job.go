@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/auth"
 	"weir/server/failure"
 	"weir/server/transport"
 )
@@ -20,6 +21,8 @@ import (
 type job struct {
 	key     jobKey
 	created int64
+	who     *auth.Identity // who asked for it, for this project
+	project string
 	done    chan struct{} // closed when it has ended, or is given up
 
 	mu      sync.Mutex
@@ -32,7 +35,7 @@ type job struct {
 }
 
 func newJob(p *pending) *job {
-	return &job{key: jobKey{p.owner, p.id}, created: p.created, done: make(chan struct{})}
+	return &job{key: jobKey{p.owner, p.id}, created: p.created, who: p.who, project: p.project, done: make(chan struct{})}
 }
 
 func (j *job) order(k *job) int {

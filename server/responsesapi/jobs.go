@@ -3,6 +3,7 @@ package responsesapi
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -49,6 +50,7 @@ const (
 var (
 	errCancelled = errors.New("responsesapi: the response was cancelled")
 	errDeleted   = errors.New("responsesapi: the response was deleted")
+	errRevoked   = errors.New("responsesapi: the key of the request was revoked or has expired")
 )
 
 // jobs are the responses in the background that have not ended. Each owner has as many of those
@@ -179,6 +181,9 @@ func (b *jobs) start() {
 	}
 	b.started = true
 	b.group.Go(b.resume)
+	if b.h.cfg.HTTP.HasKeys() {
+		b.group.Go(b.watchKeys)
+	}
 }
 
 // resume adds the responses that are on disk and not computed yet.
@@ -257,7 +262,11 @@ func sleep(ctx context.Context, d time.Duration) {
 // attempt computes a job, and reports whether it is to be tried again.
 func (b *jobs) attempt(ctx context.Context, j *job) (again bool) {
 	if ctx.Err() != nil {
-		b.interrupted(ctx, j, nil)
+		b.interrupted(context.Cause(ctx), j, nil)
+		return false
+	}
+	if !b.holds(j) {
+		b.interrupted(errRevoked, j, nil)
 		return false
 	}
 	p, err := b.h.cfg.Store.pending(j.key.owner, j.key.id)
@@ -280,7 +289,7 @@ func (b *jobs) attempt(ctx context.Context, j *job) (again bool) {
 	switch {
 	case r.ended:
 	case ctx.Err() != nil:
-		b.interrupted(ctx, j, r.answer)
+		b.interrupted(context.Cause(ctx), j, r.answer)
 	case r.fault != nil && r.fault.Retry() && !r.opened:
 		return true
 	case r.fault != nil:
@@ -291,11 +300,14 @@ func (b *jobs) attempt(ctx context.Context, j *job) (again bool) {
 	return false
 }
 
-// interrupted ends a job whose context has ended: it was cancelled or deleted, or the server stops,
-// and goes on with it when it is started again.
-func (b *jobs) interrupted(ctx context.Context, j *job, a *answer) {
-	if errors.Is(context.Cause(ctx), errCancelled) {
+// interrupted ends a job for a reason: it was cancelled or deleted, or may not go on, or the server
+// stops, and goes on with it when it is started again.
+func (b *jobs) interrupted(why error, j *job, a *answer) {
+	switch {
+	case errors.Is(why, errCancelled):
 		b.broken(j, cancelled, "", "", a)
+	case errors.Is(why, errRevoked):
+		b.broken(j, failed, "invalid_api_key", "The key with which the response was asked for was revoked or has expired.", a)
 	}
 }
 
@@ -352,13 +364,38 @@ func (b *jobs) keep(j *job, o Owner, rec *Record, last []byte) bool {
 	}
 }
 
-// cancel ends a job as cancelled, and returns when it has ended.
-func (b *jobs) cancel(ctx context.Context, j *job) error {
-	if j.end(errCancelled) { // nobody computes it
+// interrupt ends a job for a reason.
+func (b *jobs) interrupt(j *job, why error) {
+	if j.end(why) { // nobody computes it
 		b.leave(j)
-		b.broken(j, cancelled, "", "", nil)
+		b.interrupted(why, j, nil)
 		j.close(nil)
 	}
+}
+
+// keyTime is how often the keys of jobs are looked at.
+const keyTime = time.Second
+
+// watchKeys ends the jobs whose keys are revoked or have expired.
+func (b *jobs) watchKeys() {
+	for ; b.ctx.Err() == nil; sleep(b.ctx, keyTime) {
+		b.mu.Lock()
+		jobs := slices.Collect(maps.Values(b.all))
+		b.mu.Unlock()
+		for _, j := range jobs {
+			if !b.holds(j) {
+				b.interrupt(j, errRevoked)
+			}
+		}
+	}
+}
+
+// holds reports whether the key of a job is still good for it.
+func (b *jobs) holds(j *job) bool { return b.h.cfg.HTTP.Holds(j.who, j.project) }
+
+// cancel ends a job as cancelled, and returns when it has ended.
+func (b *jobs) cancel(ctx context.Context, j *job) error {
+	b.interrupt(j, errCancelled)
 	select {
 	case <-j.done:
 		return nil

@@ -23,6 +23,13 @@ type Errand struct {
 	Address   string // what Call.Tenant returns for the client, where Who does not tell
 }
 
+// HasKeys reports whether clients need keys.
+func (s *Server) HasKeys() bool { return !s.keys.Open() }
+
+// Holds reports whether an errand may go on: the key that it was asked for with is not revoked,
+// has not expired and is for its project (auth.Keyring.Holds).
+func (s *Server) Holds(who *auth.Identity, project string) bool { return s.keys.Holds(who, project) }
+
 // Outcome is the answer to an errand.
 type Outcome struct {
 	Status int

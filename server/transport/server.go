@@ -37,6 +37,7 @@ type Server struct {
 	pages    *pages
 	memory   *memory.Account
 	bodies   *bodies
+	leaving  atomic.Bool // see Leave
 	draining atomic.Bool
 	stops    atomic.Pointer[time.Time] // when requests in flight are ended; nil: that is not known
 	closing  atomic.Bool               // the listeners are being closed
@@ -171,6 +172,31 @@ func (s *Server) Exposed() bool { return s.exposed.Load() }
 
 // Drain makes Draining return true, so that handlers refuse new requests.
 func (s *Server) Drain() { s.draining.Store(true) }
+
+// Leave says that the server will soon refuse new requests, so that nobody should be sent here who can
+// be sent elsewhere. They are still answered.
+func (s *Server) Leave() { s.leaving.Store(true) }
+
+// Leaving reports whether Leave or Drain was called.
+func (s *Server) Leaving() bool { return s.leaving.Load() || s.draining.Load() }
+
+// Resume undoes Leave and Drain. It must not be called after Shutdown.
+func (s *Server) Resume() {
+	s.draining.Store(false)
+	s.leaving.Store(false)
+}
+
+// InFlight counts the requests that have arrived completely and are being answered.
+func (s *Server) InFlight() (n int) {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for c := range s.conns.open {
+		if c.inFlight() {
+			n++
+		}
+	}
+	return n
+}
 
 // Draining reports whether new requests are to be refused.
 func (s *Server) Draining() bool { return s.draining.Load() }

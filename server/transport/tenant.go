@@ -34,5 +34,12 @@ func clientAddress(a net.Addr) string {
 	return "address " + netip.PrefixFrom(ip, 64).Masked().String()
 }
 
+// Weights returns the weights of the tenant of the call and of its project, in hundredths, as
+// the credentials file has them now ([auth.Keyring.Weights]).
+func (c *Call) Weights() (tenant, project int) {
+	t, p := c.server.keys.Weights(c.Tenant(), c.Project)
+	return int(t), int(p)
+}
+
 // Turn returns whose turn the request takes in a [Queue].
 func (c *Call) Turn() Turn { return Turn{Tenant: c.Tenant(), Project: c.Project} }
