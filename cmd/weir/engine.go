@@ -167,7 +167,7 @@ func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 	c := engine.Config{
 		// There are priorities whatever --scheduling-policy says: batches have the lowest. The flag decides whether requests may name one.
 		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: true, WholePrompts: !o.chunked, StateEvery: stateEvery},
-		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt,
+		Caching:   o.caching, MaxLive: o.maxLive, MaxPrompts: o.maxPrompts, MaxChunk: o.longPrompt,
 	}
 	if !o.chunked {
 		c.MaxChunk = 0
@@ -189,6 +189,9 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, long
 	opt := network.Options(model.Options{BlockTokens: o.blockSize, MaxTokens: maxTokens, MaxSeqs: o.maxSeqs, MaxSeqTokens: longest})
 	if longest := network.Config.MaxSeqTokens; m.maxModelLen < 0 || opt.MaxSeqTokens > longest {
 		return opt, fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", m.maxModelLen, longest)
+	}
+	if o.maxPrompts < 0 {
+		return opt, fmt.Errorf("--max-num-queued-tokens %d: it takes 0 or more", o.maxPrompts)
 	}
 	if o.longPrompt < 0 {
 		return opt, fmt.Errorf("--long-prefill-token-threshold %d: it takes 0 or more", o.longPrompt)

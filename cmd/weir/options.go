@@ -108,6 +108,7 @@ type engineOptions struct {
 	maxTokens  int
 	maxPrefill int // -1: the default
 	maxLive    int
+	maxPrompts int
 	policy     string
 	offload    offloadOptions
 	caching    bool
@@ -133,6 +134,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	f.Var(tokens{&o.maxTokens, false}, "max-num-batched-tokens", "largest number of `tokens` in a step (default: 512, on a GPU 2048; with --no-enable-chunked-prefill at least --max-model-len)")
 	f.IntVar(&o.maxPrefill, "max-prefill-tokens", -1, "largest number of `tokens` of a step that are spent on prompts while answers are being written; 0 sets no such limit (default: 128, on a GPU 1024)")
 	f.IntVar(&o.maxLive, "max-num-queued", 4096, "largest number of `choices` that are accepted and not finished; requests beyond it are refused with 503")
+	f.IntVar(&o.maxPrompts, "max-num-queued-tokens", 0, "largest number of prompt `tokens` of requests of which nothing has been computed yet; requests beyond it are refused with 503. A good value is the time to the first token that you want, times the tokens of prompts that are computed in a second; 0 sets no such limit")
 	f.oneOf(&o.policy, "scheduling-policy", "order in which requests are served: fcfs, first come, first served; priority, by their field priority, lower numbers first", "fcfs", "priority")
 	f.BoolVar(&o.caching, "enable-prefix-caching", true, "compute a prefix that several requests share only once")
 	o.hashAlgo = "sha256"
