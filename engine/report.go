@@ -73,6 +73,7 @@ func (e *Engine) reportToken(c *choice) {
 		r.Prompt += c.seq.Prompt
 		r.Cached += c.seq.Cached
 		r.First = append(r.First, max(0, e.now-c.req.arrived))
+		c.req.stream.began(max(0, t.scheduled-c.req.submitted), max(0, e.now-c.req.arrived))
 	case t.step == e.counts.Steps: // not the first token of this step
 	default:
 		d := e.now - t.last
@@ -105,6 +106,56 @@ func (e *Engine) reportEnd(c *choice, r Reason) {
 		}
 	}
 	e.report.Ended = append(e.report.Ended, d)
+	q.stream.ended(r)
+}
+
+// streamTimes is what a stream knows of its own course, for the log.
+type streamTimes struct {
+	begun        bool
+	queue, first time.Duration
+	reason       Reason // of the choice that ended last
+}
+
+// began notes the times of the first choice that got a token.
+func (s *Stream) began(queue, first time.Duration) {
+	s.mu.Lock()
+	if !s.mu.times.begun {
+		s.mu.times.begun, s.mu.times.queue, s.mu.times.first = true, queue, first
+	}
+	s.mu.Unlock()
+}
+
+func (s *Stream) ended(r Reason) {
+	s.mu.Lock()
+	s.mu.times.reason = r
+	s.mu.Unlock()
+}
+
+// Waits are the times of the first choice that got a token: from Submit to its first step, and
+// from the arrival of the request to the token. ok is false as long as none has.
+func (s *Stream) Waits() (queue, first time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.times.queue, s.mu.times.first, s.mu.times.begun
+}
+
+// Finish is why the choice ended that ended last, in vLLM's words; "" as long as none has.
+func (s *Stream) Finish() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.mu.times.reason {
+	case Stop:
+		return "stop"
+	case Length:
+		return "length"
+	case Repeated:
+		return "repetition"
+	case Failed:
+		return "error"
+	case Aborted:
+		return "abort"
+	}
+	return ""
 }
 
 // output is the number of output tokens.

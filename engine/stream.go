@@ -47,6 +47,7 @@ type Stream struct {
 		drawn     int  // tokens, of all choices
 		vectors   int  // requests whose vectors are in pooled
 		cancelled bool // events are dropped
+		times     streamTimes
 	}
 
 	reading *piece // what Take is reading, the reader's; nil: none

@@ -284,9 +284,9 @@ func TestRequestLog(t *testing.T) {
 	}
 	servertest.WaitFor(t, "the lines", func() bool { return h.Log.Times(transport.LogFinished) == 5 })
 	want := []map[string]string{
-		{"id": "chatcmpl-r1", "project": "team/one", "status": "200", "stream": "false", "completion": "5", "cached": "0", "path": servertest.ChatPath},
+		{"id": "chatcmpl-r1", "request_id": "r1", "method": "POST", "route": servertest.ChatPath, "model": "tiny", "finish": "length", "key": "api-key", "project": "team/one", "status": "200", "stream": "false", "completion": "5", "cached": "0", "path": servertest.ChatPath},
 		{"id": "chatcmpl-r2", "project": "", "status": "200", "stream": "true", "completion": "5", "path": servertest.ChatPath},
-		{"id": "r3", "status": "400", "completion": "0", "error": "schema"},
+		{"id": "r3", "request_id": "r3", "model": "", "finish": "", "ttft": "", "status": "400", "completion": "0", "error": "schema"},
 		{"id": "r4", "status": "401", "error": "no-key"},
 		{"id": "r5", "status": "200", "path": "/v1/models"},
 	}
@@ -301,7 +301,7 @@ func TestRequestLog(t *testing.T) {
 				t.Errorf("line %d: %s=%q, want %q (%v)", i, k, line[k], v, line)
 			}
 		}
-		if line["took"] == "" {
+		if line["took"] == "" || i < 2 && (line["ttft"] == "" || line["queue"] == "") {
 			t.Errorf("line %d: %v", i, line)
 		}
 		fmt.Fprint(&all, line)
@@ -311,5 +311,26 @@ func TestRequestLog(t *testing.T) {
 	}
 	if quiet := newServer(t, nil); quiet.Complete(t, nil) == nil || len(quiet.Log.Lines(transport.LogFinished)) != 0 {
 		t.Error("a line without being asked")
+	}
+}
+
+// Probes are logged where that is asked for, and paths are left out that the operator names. A
+// request without an id has the one that its answer has.
+func TestLogOfProbes(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.LogRequests, s.Config.LogProbes, s.Config.Unlogged = true, true, []string{"/ping", "/v1/models"}
+	})
+	for _, path := range []string{"/ping", "/v1/models", "/health"} {
+		h.Get("GET", path, "")
+	}
+	status, _, header := h.Get("GET", "/tokenizer", "")
+	servertest.WaitFor(t, "the lines", func() bool { return h.Log.Times(transport.LogFinished) == 4 })
+	lines := h.Log.Lines(transport.LogFinished)
+	if len(lines) != 2 || lines[0]["path"] != "/health" || lines[0]["route"] != "/health" || lines[1]["status"] != fmt.Sprint(status) {
+		t.Fatalf("%v", lines)
+	}
+	if id := header.Get("X-Request-Id"); id == "" || lines[1]["request_id"] != id || lines[1]["id"] != id {
+		t.Errorf("the client saw %q, the log says %v", id, lines[1])
 	}
 }

@@ -96,9 +96,9 @@ var vllmFlags = []vllmFlag{
 	{"tool-strict-level", anyValue, "--tool-constraint says what calls of tools obey"},
 
 	// Logs and what surrounds the server.
-	{"disable-log-stats aggregate-engine-logging disable-uvicorn-access-log enable-logging-iteration-details log-error-stack enable-log-deltas fail-on-environ-validation enable-flash-late-interaction enable-layerwise-nvtx-tracing enable-offline-docs",
+	{"disable-log-stats aggregate-engine-logging enable-logging-iteration-details log-error-stack enable-log-deltas fail-on-environ-validation enable-flash-late-interaction enable-layerwise-nvtx-tracing enable-offline-docs",
 		nil, "--log-level and --enable-log-requests say what is logged"},
-	{"uvicorn-log-level disable-access-log-for-endpoints log-config-file logging-config max-log-len show-hidden-metrics-for-version h11-max-incomplete-event-size h11-max-header-count shm-broadcast-timeout profiler-config custom-histogram-buckets kv-cache-metrics-sample",
+	{"uvicorn-log-level log-config-file logging-config max-log-len show-hidden-metrics-for-version h11-max-incomplete-event-size h11-max-header-count shm-broadcast-timeout profiler-config custom-histogram-buckets kv-cache-metrics-sample",
 		anyValue, "--log-level and --enable-log-requests say what is logged"},
 	{"enable-ssl-refresh", nil, "the files of TLS are always read again when they change"},
 	{"enable-log-outputs", impossibleSwitch, "what was said is never logged"},

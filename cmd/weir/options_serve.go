@@ -61,9 +61,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		}
 	}
 	o.heapIsLimited = getenv("GOMEMLIMIT") != ""
-	if o.logs.silent {
-		o.logs.requests = false
-	}
+	o.logs.settle(f.given["enable-log-requests"])
 	if key := getenv("VLLM_API_KEY"); key != "" && len(o.access.keys) == 0 && o.access.credentials == "" {
 		o.access.keys = []string{key}
 	}
@@ -258,16 +256,40 @@ func defaultDataDir(getenv func(string) string) string {
 // logOptions say what is logged to standard error.
 type logOptions struct {
 	level    string
+	format   string
 	requests bool
-	silent   bool // --disable-log-requests, vLLM's older name of --no-enable-log-requests
+	probes   bool
+	unlogged string // paths, separated by commas
+	silent   bool   // --disable-log-requests, vLLM's older name of --no-enable-log-requests
+	uvicorn  bool   // --disable-uvicorn-access-log, which is about the same lines
 }
 
 func (o *logOptions) bind(f *flagSet) {
 	f.group("Logs")
 	f.oneOf(&o.level, "log-level", "least level of the messages that are logged to standard error", "info", "debug", "warn", "error")
-	f.BoolVar(&o.requests, "enable-log-requests", false, "log every finished request: its id, project, status, tokens and time, but no text of prompts or answers")
+	f.oneOf(&o.format, "log-format", "form of the log: text, or json with an object for each line, durations in seconds", "text", "json")
+	f.BoolVar(&o.requests, "enable-log-requests", false, "log every finished request: its ids, key's name, project, route, status, tokens and times, but no text of prompts or answers (default: with --log-format json)")
+	f.BoolVar(&o.probes, "log-probes", false, "with --enable-log-requests, log those to paths that need no key, too, such as /health and /metrics")
+	f.StringVar(&o.unlogged, "disable-access-log-for-endpoints", "", "`paths`, separated by commas, whose requests --enable-log-requests leaves out")
+	f.BoolVar(&o.uvicorn, "disable-uvicorn-access-log", false, "")
+	f.Lookup("disable-uvicorn-access-log").Hidden = true
 	f.BoolVar(&o.silent, "disable-log-requests", false, "")
 	f.Lookup("disable-log-requests").Hidden = true
+}
+
+// settle decides whether requests are logged; given says that --enable-log-requests was.
+func (o *logOptions) settle(given bool) {
+	if o.format == "json" && !given {
+		o.requests = true
+	}
+	if o.silent || o.uvicorn {
+		o.requests = false
+	}
+}
+
+// paths are those that are left out.
+func (o *logOptions) paths() []string {
+	return strings.FieldsFunc(o.unlogged, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // serverConfig is the part of the HTTP server's configuration that flags decide.
@@ -279,7 +301,7 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.FeedbackBearer, c.AllowedHosts = o.access.bearer, o.access.hosts
 	c.MaxBody, c.MaxBodies = int(o.listen.maxBody), max(c.MaxBodies, int64(o.listen.maxBody))
 	c.Background = o.records.background
-	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
+	c.PrepareQueue, c.LogRequests, c.LogProbes, c.Unlogged = o.listen.preparing, o.logs.requests, o.logs.probes, o.logs.paths()
 	c.NoRequestID = !o.api.requestIDs
 	c.Heartbeat, c.MaxQueueTime = o.listen.heartbeat, o.listen.queueTime
 	o.answers.apply(&c.Answers)

@@ -38,7 +38,9 @@ func setupServe(f *flagSet, env *environment) action {
 		if err := o.settle(f, env.getenv); err != nil {
 			return err
 		}
-		log, err := newLog(env.errOut, o.logs.level)
+		lines := newQueuedLog(env.errOut, o.logs.format)
+		defer lines.Close()
+		log, err := newLogAs(lines, o.logs.level, o.logs.format)
 		if err != nil {
 			return usageError{err}
 		}
@@ -56,12 +58,14 @@ func setupServe(f *flagSet, env *environment) action {
 	}
 }
 
-func newLog(w io.Writer, level string) (*slog.Logger, error) {
+func newLog(w io.Writer, level string) (*slog.Logger, error) { return newLogAs(w, level, "text") }
+
+func newLogAs(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, err
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+	return slog.New(logHandler(w, l, format)), nil
 }
 
 // serve runs the server until a signal arrives or the engine ends. Mistakes in the

@@ -374,6 +374,7 @@ var limitRows = map[string]string{
 var notLimits = map[string]string{
 	"api.maxIgnored":                      "of a header",
 	"api.maxIgnoredBytes":                 "of a header",
+	"cmd/weir.mostQueued":                 "of the log",
 	"server/openai.mostIgnored":           "of the log",
 	"server/openai.mostNamed":             "of a header",
 	"server/openai.mostRefused":           "of a cache",

@@ -376,7 +376,7 @@ func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 		return
 	}
 	id := api.PooledID(p.kind, p.id)
-	c.Accepted(id, p.prompt, st)
+	c.Accepted(id, m.Names[0], p.prompt, st)
 	vectors, err := vectors(c.Context(), st, len(p.requests))
 	if err != nil {
 		st.Cancel()

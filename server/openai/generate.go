@@ -232,7 +232,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		fail(c, err)
 		return
 	}
-	c.Accepted(done.reply.meta.ID, done.reply.answer.promptTokens(), st)
+	c.Accepted(done.reply.meta.ID, done.reply.meta.Model, done.reply.answer.promptTokens(), st)
 	handedOver := false
 	defer func() {
 		if !handedOver { // there was a panic, so that nobody reads the stream any more

@@ -1,8 +1,11 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -28,6 +31,7 @@ type account struct {
 	path    string // "": a probe, which is counted but not logged
 	id      string // of the answer
 	tokens  Tokens // nil: the engine has not accepted the request
+	model   string // that computes
 	prompt  int    // tokens
 	failure string // kind of the error that the client got, or would have got
 	settled bool
@@ -38,12 +42,17 @@ type Tokens interface {
 	Drawn() int   // tokens of output
 	Vectors() int // prompts that ended with vectors in place of tokens
 	Cached() int  // tokens of the prompt that were in the cache
+
+	// Waits are the times to the first step and to the first token; ok is false before that.
+	Waits() (queue, first time.Duration, ok bool)
+	Finish() string // why it ended; "": it has not
 }
 
 // Accepted is called when the engine has accepted the request. id is the id of the answer,
-// prompt the number of prompt tokens; tokens is asked when the call ends.
-func (c *Call) Accepted(id string, prompt int, tokens Tokens) {
-	c.account.id, c.account.prompt, c.account.tokens = id, prompt, tokens
+// model the name of the model, prompt the number of prompt tokens; tokens is asked when the call
+// ends.
+func (c *Call) Accepted(id, model string, prompt int, tokens Tokens) {
+	c.account.id, c.account.model, c.account.prompt, c.account.tokens = id, model, prompt, tokens
 }
 
 // Settle counts and logs a call. It is called before the last bytes of the answer are
@@ -64,26 +73,45 @@ func (c *Call) Settle() {
 	c.settleLimits(int64(used.Prompt), int64(used.Completion), status)
 	s.counts.Answered(metrics.Request{Method: a.method, Handler: a.handler, Status: status, Took: took, RequestBytes: a.bytes, ResponseBytes: size})
 	if a.path == "" {
+		if s.cfg.LogProbes {
+			c.log(used, status, took)
+		}
 		return
 	}
 	if a.tokens != nil {
 		s.usage.Add(c.Project, used)
 		s.counts.Used(c.Project, used.Prompt, used.Completion)
 	}
+	c.log(used, status, took)
+}
+
+// log writes the line of a request that has ended.
+func (c *Call) log(used usage.Counts, status int, took time.Duration) {
+	a, s := &c.account, c.server
 	level := slog.LevelDebug
-	if s.cfg.LogRequests {
+	if s.cfg.LogRequests && !slices.Contains(s.cfg.Unlogged, c.Target) {
 		level = slog.LevelInfo
 	}
 	if !s.log.Enabled(context.Background(), level) {
 		return
 	}
-	id := a.id
-	if id == "" {
-		id = c.RequestID
+	attrs := make([]slog.Attr, 0, 20)
+	attrs = append(attrs,
+		slog.String("id", cmp.Or(a.id, c.RequestID, c.answerID)), slog.String("request_id", cmp.Or(c.answerID, c.RequestID)),
+		slog.String("method", a.method), slog.String("route", a.handler), slog.String("path", c.Target),
+		slog.String("project", c.Project), slog.Int("status", status), slog.Bool("stream", c.streams),
+		slog.Uint64("prompt", used.Prompt), slog.Uint64("cached", used.Cached), slog.Uint64("completion", used.Completion), slog.Duration("took", took))
+	if c.Who != nil && c.Who.Key != "" {
+		attrs = append(attrs, slog.String("key", c.Who.Key)) // its name
 	}
-	attrs := []slog.Attr{
-		slog.String("id", id), slog.String("path", a.path), slog.String("project", c.Project), slog.Int("status", status), slog.Bool("stream", c.streams),
-		slog.Uint64("prompt", used.Prompt), slog.Uint64("cached", used.Cached), slog.Uint64("completion", used.Completion), slog.Duration("took", took),
+	if a.tokens != nil {
+		attrs = append(attrs, slog.String("model", a.model))
+		if queue, first, ok := a.tokens.Waits(); ok {
+			attrs = append(attrs, slog.Duration("queue", queue), slog.Duration("ttft", first))
+		}
+		if finish := a.tokens.Finish(); finish != "" {
+			attrs = append(attrs, slog.String("finish", finish))
+		}
 	}
 	if a.failure != "" {
 		attrs = append(attrs, slog.String("error", a.failure))

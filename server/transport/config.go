@@ -111,6 +111,11 @@ type Records struct {
 	NoRequestID bool
 	// LogRequests logs every finished request at level Info instead of Debug.
 	LogRequests bool
+	// LogProbes logs requests to routes that need no key, too, such as /health and /metrics,
+	// which other programs send every few seconds.
+	LogProbes bool
+	// Unlogged are paths whose requests LogRequests leaves out.
+	Unlogged []string
 	// Usage counts requests and tokens by project. The caller closes it after Shutdown.
 	// nil: the server counts in memory.
 	Usage *usage.Ledger
