@@ -5,7 +5,7 @@ package backend
 // one of these is what was copied out, and every bit that is computed from it is the same.
 //
 // The engine calls it between two calls of a step. Nobody else writes what is copied out then: the steps that computed it have
-// ended. Nobody reads or writes what is copied in: no step that is in flight names it.
+// ended. Nobody reads or writes what is copied in: no token of a step that is in flight sees it.
 type Copier interface {
 	// CopySizes are the bytes of a block and of a state slot; either may be 0. ok is false if this backend cannot copy.
 	CopySizes() (block, state int, ok bool)

@@ -103,6 +103,21 @@
 // bit, as without this, so a step books only so many of them (mostForced), and leaves the
 // others to the next.
 //
+// # Copies of the prefix cache
+//
+// With Config.Offload, copies of the prefix cache survive their eviction, and perhaps the process. The backend has to be a backend.Copier.
+// Blocks and states are copied out between two steps, in the order in which they were published, for a fiftieth of the time at most; where
+// no step waits, as long as there is something. What is in the pool is not copied before it is evicted only, because then a crash would lose it.
+//
+// A sequence that could be admitted is held back by the scheduler once, while copies are read by the goroutines of the Offload
+// and put into free blocks between steps. These are published and found like any other, so that the books know of copies only which are
+// wanted. It is not held back if computing is quicker, by the rates that were measured, and goes on with what has come
+// when computing would have taken as long. If a copy is missing or damaged, what comes after it is computed. Bits are the same in
+// every case; offload_test.go compares them over restarts, with pools and folders that are too small, and damaged files.
+//
+// To read ahead for all that wait would fill the pool with prefixes of those whose turn is far away. To have reads write into blocks of the pool
+// directly would save a copy, and needs a backend whose memory other goroutines may write to beside a step.
+//
 // # Recurrent states
 //
 // If the backend has state slots (backend.Spec.StateSlots), the batch names those of each sequence, which
@@ -202,5 +217,5 @@
 // to the backend; book.go books what the step gave, pool.go what it gave of vectors. failure.go ends requests that cannot go
 // on. stream.go, backlog.go, text.go and stops.go serve the readers, mask.go and mask_pool.go
 // fill mask rows, work.go bounds what a step does beside its computation, stats.go and
-// report.go count, flight.go keeps the newest steps, and forget.go empties the prefix cache.
+// report.go count, flight.go keeps the newest steps, forget.go empties the prefix cache, and offload.go copies it out and back.
 package engine

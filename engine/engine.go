@@ -63,6 +63,12 @@ type Config struct {
 	// than an eighth of the time.
 	MaskWait time.Duration
 
+	// Offload keeps copies of the prefix cache outside of the backend, which has to be a backend.Copier. nil: nothing does.
+	Offload Offload
+	// LoadWait is how long a sequence may be held back until copies of its prefix are there. 0: no longer than it takes to compute
+	// them, by measure, and not at all if that is quicker.
+	LoadWait time.Duration
+
 	// Tokenizer turns tokens into text. If it is nil, events have no text and stop strings
 	// never match.
 	Tokenizer *tokenizer.Tokenizer
@@ -140,14 +146,13 @@ type Engine struct {
 	spec backend.Spec // constant once ready is closed
 
 	// The rest belongs to the goroutine of Run.
-	be          backend.Backend
-	kv          *kvcache.Manager
-	sched       *scheduler.Scheduler
-	steps       [2]stepData // used in turn
-	masks       *maskPool
-	account     maskAccount
-	late        []*choice      // those that sit out, until resume
-	starved     bool           // the last iteration found nothing to compute, although there are sequences
+	be      backend.Backend
+	kv      *kvcache.Manager
+	sched   *scheduler.Scheduler
+	steps   [2]stepData // used in turn
+	masks   *maskPool
+	account maskAccount
+	holding
 	inFlight    *stepData      // the step that is begun and drawn and not ended, if Depth is 2
 	unsignalled []*Stream      // pushed to since the last signal
 	lastID      uint64         // of a sequence
@@ -156,6 +161,13 @@ type Engine struct {
 	report      Report
 	flight      flight
 	now         time.Duration // since epoch: when the last step ended, or work came after a pause
+}
+
+// holding is what the loop knows of sequences that could go on but for something that does not come from the device.
+type holding struct {
+	late    []*choice // those that sit out, until resume
+	starved bool      // the last iteration found nothing to compute, although there are sequences
+	offload offload   // copies of KV blocks, and those that wait for some
 }
 
 // New returns an engine. Run opens its backend with open, and opens it again after a
@@ -218,7 +230,11 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	defer e.masks.close()
 	e.now = e.clock()
 	close(e.ready)
-	return e.loop(ctx)
+	err = e.loop(ctx)
+	if err == nil {
+		e.saveLast()
+	}
+	return err
 }
 
 // configure completes the configuration by what the backend can do, and makes scheduler
@@ -248,7 +264,7 @@ func (e *Engine) configure() error {
 	c.LongAfter = e.spec.LongAfter
 	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching, e.spec.Groups...)
 	e.sched = scheduler.New(*c, e.kv)
-	return nil
+	return e.configureOffload()
 }
 
 // loop runs steps until ctx ends, or until the backend has failed and cannot be opened
@@ -260,9 +276,12 @@ func (e *Engine) loop(ctx context.Context) error {
 		if err := e.recoverFrom(e.forget()); err != nil {
 			return err
 		}
+		if err := e.recoverFrom(e.moveCopies()); err != nil {
+			return err
+		}
 		if e.sched.Idle() && e.inFlight == nil {
-			if !e.sleep(ctx) {
-				return nil
+			if on, err := e.idle(ctx); !on {
+				return err
 			}
 			continue
 		}
@@ -278,13 +297,13 @@ func (e *Engine) loop(ctx context.Context) error {
 		if err := e.recoverFrom(e.step()); err != nil {
 			return err
 		}
-		if e.starved {
+		if e.starved && !e.beginLoads() {
 			e.awaitMasks(ctx)
 		}
 	}
 }
 
-// awaitMasks waits until a choice that sits out may go on, or there is something in the
+// awaitMasks waits until a choice that sits out may go on, copies of blocks have been read, or there is something in the
 // intake, because there is nothing to compute.
 func (e *Engine) awaitMasks(ctx context.Context) {
 	e.counts.StepBegan = time.Time{}
@@ -298,6 +317,16 @@ func (e *Engine) awaitMasks(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	e.now = e.clock()
+}
+
+// idle copies blocks out while there is nothing to compute, and then sleeps. It reports false if the loop ends, with its error.
+func (e *Engine) idle(ctx context.Context) (on bool, err error) {
+	more, err := e.save(idleSave)
+	if err != nil {
+		err = e.recoverFrom(err)
+		return err == nil, err
+	}
+	return more || e.sleep(ctx), nil
 }
 
 // sleep waits until there is something in the intake. It reports false if ctx ends first.

@@ -77,9 +77,10 @@ func (e *Engine) recoverFrom(err error) error {
 		return errors.Join(cause, fmt.Errorf("engine: the backend was opened again and is another one: %+v instead of %+v", s, e.spec))
 	}
 	e.counts.Reopened++
+	e.offload.counts.Uncopied += e.kv.Uncopied()
 	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching, e.spec.Groups...)
 	e.sched.Restart(e.kv)
-	return nil
+	return e.configureOffload()
 }
 
 // stop ends everything that is live and refuses what comes from now on. cause is the

@@ -14,7 +14,7 @@ type forgetCall struct {
 	done  chan bool // capacity 1: whether the cache was emptied; closed if the engine stops
 }
 
-// ForgetPrefixes empties the prefix cache between two steps. If requests are running, it
+// ForgetPrefixes empties the prefix cache between two steps, and with it Config.Offload (Offload.Drop). If requests are running, it
 // returns ErrBusy; with force it preempts them, and they go on from their tokens. It waits
 // until the step that is being computed has ended, or ctx ends.
 func (e *Engine) ForgetPrefixes(ctx context.Context, force bool) error {
@@ -59,7 +59,11 @@ func (e *Engine) forget() error {
 		e.signal()
 	}
 	for _, c := range calls {
-		c.done <- err == nil && e.sched.ForgetPrefixes(c.force)
+		emptied := err == nil && e.sched.ForgetPrefixes(c.force)
+		if emptied {
+			e.forgetCopies()
+		}
+		c.done <- emptied
 	}
 	return err
 }

@@ -32,6 +32,18 @@ func (b *delayedBackend) Spec() backend.Spec {
 	return s
 }
 
+func (b *delayedBackend) CopySizes() (block, state int, ok bool) {
+	return b.Backend.(backend.Copier).CopySizes()
+}
+
+func (b *delayedBackend) CopyOut(dst []byte, state bool, id int32) error {
+	return b.Backend.(backend.Copier).CopyOut(dst, state, id)
+}
+
+func (b *delayedBackend) CopyIn(src []byte, state bool, id int32) error {
+	return b.Backend.(backend.Copier).CopyIn(src, state, id)
+}
+
 func (b *delayedBackend) Begin(batch *backend.Batch) error {
 	b.batches = append(b.batches, batch)
 	return nil

@@ -19,6 +19,7 @@ type Stats struct {
 	Waiting, Running int // sequences
 	SittingOut       int // of Running and Waiting, sequences that wait for their masks, or for which the last step had no work left
 	CacheStats
+	Offload OffloadStats
 
 	// StepBegan is when the step began that is being computed, or zero if there is nothing
 	// to do. If it lies far back, the device hangs.
@@ -81,6 +82,10 @@ func (e *Engine) publishStats() {
 	c := e.sched.Counters()
 	s.Preemptions, s.PrefixQueries, s.PrefixHits, s.Postponed = c.Preemptions, c.PrefixTokens, c.PrefixHits, c.Postponed
 	s.LeftOut, s.StateHits, s.Aged = c.LeftOut, c.StateHits, c.Aged
+	o := &e.offload
+	s.Offload = o.counts
+	s.Offload.Uncopied += e.kv.Uncopied()
+	s.Offload.Loading = len(o.loads)
 	s.SittingOut, s.SlowMasks = len(e.late)+e.sched.LeftOut(), e.masks.overruns.Load()
 	e.stats.Lock()
 	e.stats.Stats = *s

@@ -36,7 +36,7 @@ func (e *Engine) stepAlone() error {
 	s := &e.steps[0]
 	began := e.clock()
 	planned := e.plan(s)
-	invariants.Check(planned || len(e.late) > 0, "engine: nothing to plan, nothing in flight, and no sequence sits out")
+	invariants.Check(planned || len(e.late) > 0 || e.heldBack(), "engine: nothing to plan, nothing in flight, and no sequence sits out")
 	if e.starved = !planned; e.starved {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (e *Engine) stepOverlapped() error {
 	e.inFlight = nil
 	began := e.clock()
 	planned := e.plan(s)
-	invariants.Check(planned || old != nil || len(e.late) > 0, "engine: nothing to plan, nothing in flight, and no sequence sits out")
+	invariants.Check(planned || old != nil || len(e.late) > 0 || e.heldBack(), "engine: nothing to plan, nothing in flight, and no sequence sits out")
 	e.starved = !planned && old == nil
 	if planned {
 		err := e.be.Begin(&s.batch)
@@ -282,6 +282,7 @@ func (e *Engine) finish(s *stepData) error {
 	s.times.wait = e.now - waits
 	e.flight.speed.Add(float64(len(s.batch.Tokens)), e.now-before)
 	e.counts.Speed = e.flight.speed.PerSecond()
+	e.offload.measureStep(len(s.batch.Tokens), len(s.batch.QueryEnd), e.now-before)
 	e.account.stepEnded(e.now)
 	e.counts.Steps++
 	row, top, host, masked, vector := 0, 0, 0, 0, 0

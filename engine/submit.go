@@ -152,6 +152,7 @@ func (e *Engine) prepareChoice(q *request, i int) {
 		Tokens: append(make([]int32, 0, tokens), q.Tokens...),
 	}
 	c.seq.Table.Blocks = make([]kvcache.BlockID, 0, (tokens/e.spec.BlockTokens+1)*e.spec.NumGroups())
+	c.seq.Recall = e.cfg.Offload != nil && e.cfg.Caching
 	c.seq.Prepare()
 	e.setWork(c)
 	if i > 0 {

@@ -33,7 +33,7 @@ func (m *Manager) Copies() {
 
 // NextCopy is what is to be copied next of what was published and can still be found. The caller copies it before the
 // pool hands it out again, which no call but those of this package's Manager does, and then calls Copied. ok is false
-// if there is nothing. States come first: there are few of them, and they are handed out again soon.
+// if there is nothing. What was copied before comes again when it is found, in case its copy is gone. States come first: there are few of them, and they are handed out again soon.
 func (m *Manager) NextCopy() (c Copy, ok bool) {
 	if id := m.states.nextUnsaved(); id != 0 {
 		return Copy{Key{m.states.entries[id].hash, true}, id}, true
@@ -71,15 +71,14 @@ func (p *pool) nextUnsaved() int32 {
 }
 
 // saved notes that entry i was copied.
-func (p *pool) saved(i int32) { p.entries[i].unsaved = false }
+func (p *pool) saved(i int32) { p.entries[i].unsaved, p.entries[i].saved = false, true }
 
-// save notes that entry i, which has just been published, is to be copied.
+// save notes that entry i, which has just been published or found, is to be copied, unless its copy is still there.
 func (p *pool) save(i int32) {
-	u := &p.unsaved
-	if u.ring == nil {
+	u, e := &p.unsaved, &p.entries[i]
+	if u.ring == nil || !e.published {
 		return
 	}
-	e := &p.entries[i]
 	if e.unsaved = true; !e.listed {
 		e.listed = true
 		u.ring[(u.first+u.size)%len(u.ring)] = i
@@ -90,8 +89,9 @@ func (p *pool) save(i int32) {
 // unsave notes that entry i is not found any more.
 func (p *pool) unsave(i int32) {
 	if e := &p.entries[i]; e.unsaved {
-		e.unsaved = false
-		p.unsaved.lost++
+		if e.unsaved = false; !e.saved {
+			p.unsaved.lost++
+		}
 	}
 }
 
@@ -202,6 +202,22 @@ func (w *walk) append(dst []Key, salt Hash, tokens []int32, n int) []Key {
 		}
 	}
 	return dst
+}
+
+// Content is what a block or a state slot holds, as a backend copies it.
+type Content struct {
+	Key  Key
+	Data []byte
+}
+
+// Published reports whether a block or a state is found in the pool.
+func (m *Manager) Published(k Key) bool {
+	p := &m.blocks
+	if k.State {
+		p = &m.states
+	}
+	_, there := p.byHash[k.Hash]
+	return there
 }
 
 // Restore hands out a block or a state slot for a copy of what a key says, which the caller writes to it. Then it

@@ -11,6 +11,7 @@ type entry struct {
 	refs       int32 // number of tables that list it
 	published  bool  // byHash[hash] is this entry
 	unsaved    bool  // it is published, and to be copied
+	saved      bool  // it has been copied since it was published
 	listed     bool  // it is in unsaved.ring
 	hash       Hash
 	prev, next int32 // neighbours on the free list; -1 if it is in use
@@ -82,6 +83,7 @@ func (p *pool) take() int32 {
 // ref adds a reference to i, which leaves the free list with the first one.
 func (p *pool) ref(i int32) {
 	if p.entries[i].refs == 0 {
+		p.save(i)
 		p.unlink(i)
 	}
 	p.entries[i].refs++
@@ -118,7 +120,7 @@ func (p *pool) publish(i int32, h Hash) bool {
 	e := &p.entries[i]
 	invariants.Check(!e.published, "kvcache: %s %d published under two hashes", p.name, i)
 	p.byHash[h] = i
-	e.hash, e.published = h, true
+	e.hash, e.published, e.saved = h, true, false
 	p.save(i)
 	if e.next >= 0 {
 		p.kept++

@@ -304,7 +304,7 @@ func (s *Store) readOne(job readJob) {
 		s.mu.index.touch(at)
 		s.mu.memory.add(job.Key, job.Data)
 	}
-	r.done = append(r.done, job.Fetched)
+	r.done = append(r.done, job.Content)
 	s.mu.wake()
 }
 

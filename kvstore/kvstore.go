@@ -134,30 +134,18 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// Rate is how many bytes a second are read lately; 0: that is not known.
-func (s *Store) Rate() float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.reads.rate.PerSecond()
-}
-
-// Has reports whether there is a copy, or will be one when what is in the queue has been written.
+// Has reports whether there is a copy, or will be one when what is in the queue has been written. It notes that the copy is of
+// use, so that others are removed before it.
 func (s *Store) Has(k kvcache.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.mu.index.touch(s.mu.index.find(0, k))
+	s.mu.memory.touch(k)
 	return s.has(k)
 }
 
 func (s *Store) has(k kvcache.Key) bool {
 	return s.mu.memory.items[k] != nil || s.mu.index.find(0, k) != 0 || s.mu.writes.pending[k] != nil
-}
-
-// Touch notes that a copy is of use, so that others are removed before it.
-func (s *Store) Touch(k kvcache.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.index.touch(s.mu.index.find(0, k))
-	s.mu.memory.touch(k)
 }
 
 // Buffer returns memory for Save; nil if too much waits to be written.
@@ -202,17 +190,17 @@ func (s *Store) Fetch(k kvcache.Key, n int) bool {
 		r.buffers.give(data)
 		return false
 	}
-	job := readJob{Fetched: Fetched{Key: k, Data: data}, epoch: s.mu.epoch}
+	job := readJob{Content: kvcache.Content{Key: k, Data: data}, epoch: s.mu.epoch}
 	if kept := s.mu.memory.get(k, n); kept != nil {
 		s.gave(copy(data, kept))
 		s.mu.stats.FromMemory++
-		r.done = append(r.done, job.Fetched)
+		r.done = append(r.done, job.Content)
 		s.mu.wake()
 		return true
 	}
 	if w := s.mu.writes.pending[k]; w != nil && len(w.data) == n {
 		s.gave(copy(data, w.data))
-		r.done = append(r.done, job.Fetched)
+		r.done = append(r.done, job.Content)
 		s.mu.wake()
 		return true
 	}
@@ -227,15 +215,9 @@ func (s *Store) gave(n int) {
 	s.mu.stats.ReadBytes += uint64(n)
 }
 
-// Fetched is a copy that was fetched.
-type Fetched struct {
-	Key  kvcache.Key
-	Data []byte // nil: there is none
-}
-
-// Fetched appends to dst what has been fetched since the last call, up to so many bytes, but one at least. What it
-// returned before is not valid any more.
-func (s *Store) Fetched(dst []Fetched, most int) []Fetched {
+// Fetched appends to dst what Fetch has read since the last call, up to so many bytes, but one at least. What it
+// returned before is not valid any more. A copy without Data is not there any more, or was damaged.
+func (s *Store) Fetched(dst []kvcache.Content, most int) []kvcache.Content {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.mu.reads
@@ -390,7 +372,7 @@ func (q *quiet) warn(message string, args ...any) {
 // reads is what is being read.
 type reads struct {
 	queue   []readJob
-	done    []Fetched
+	done    []kvcache.Content
 	lent    [][]byte // what Fetched has returned last
 	buffers buffers
 	active  int       // files that are being read
@@ -399,7 +381,7 @@ type reads struct {
 }
 
 type readJob struct {
-	Fetched
+	kvcache.Content
 	epoch int
 }
 

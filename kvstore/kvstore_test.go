@@ -122,7 +122,7 @@ func (h *harness) load(n, size int) []byte {
 	if !h.Fetch(keyOf(n), size) {
 		h.t.Fatal("nothing can be fetched")
 	}
-	var got []Fetched
+	var got []kvcache.Content
 	for len(got) == 0 {
 		h.until(func() bool { return len(h.mu.reads.done) > 0 })
 		got = h.Fetched(got, 1<<30)
@@ -268,7 +268,7 @@ func TestRoom(t *testing.T) {
 	}
 	h.written()
 	h.mustHave(0, 1000)
-	h.Touch(keyOf(1))
+	h.Has(keyOf(1))
 	h.save(10, 1000)
 	h.save(11, 1000)
 	h.written()
@@ -419,7 +419,7 @@ func TestMemory(t *testing.T) {
 		h.save(n, 1000)
 	}
 	h.mustHave(0, 1000)
-	h.Touch(keyOf(1))
+	h.Has(keyOf(1))
 	h.save(5, 1900)
 	for n := range 6 {
 		if size := map[bool]int{true: 1900, false: 1000}[n == 5]; n == 2 || n == 3 {

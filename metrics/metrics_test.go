@@ -20,7 +20,6 @@ import (
 	"weir/backend"
 	"weir/backend/sim"
 	"weir/engine"
-	"weir/sampler"
 )
 
 // page is a scrape, read back by the library's parser.
@@ -99,7 +98,8 @@ type fixture struct {
 
 var simple = backend.Spec{VocabSize: 300, BlockTokens: 16, NumBlocks: 101, MaxTokens: 100, MaxSeqs: 8, MaxSeqTokens: 512, Depth: 1}
 
-func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) fixture {
+// startKeeping starts an engine with copies of the prefix cache.
+func startKeeping(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error, to engine.Offload) fixture {
 	t.Helper()
 	if hook == nil {
 		hook = func(c sim.Call, _ int) error {
@@ -109,7 +109,7 @@ func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) fixt
 			return nil
 		}
 	}
-	e := engine.New(engine.Config{MaxLive: 100, Caching: true}, func() (backend.Backend, error) {
+	e := engine.New(engine.Config{MaxLive: 100, Caching: true, Offload: to}, func() (backend.Backend, error) {
 		return sim.NewOracle(spec, sim.OracleConfig{Hook: hook})
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -124,14 +124,6 @@ func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) fixt
 			t.Error(err)
 		}
 	}}
-}
-
-func ask(salt byte, prompt, output int) engine.Request {
-	r := engine.Request{Tokens: make([]int32, prompt), Salt: [16]byte{salt}, Limits: engine.Limits{MaxTokens: output, EOS: -1}, Sampling: sampler.DefaultParams()}
-	for i := range r.Tokens {
-		r.Tokens[i] = int32(1 + i)
-	}
-	return r
 }
 
 // run submits requests together and reads them to their ends.

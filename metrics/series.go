@@ -201,13 +201,13 @@ func (s *series) addScalars(about Model, full *refusals, since float64) {
 	count("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", func(st *engine.Stats, _ *tally) uint64 { return st.PrefixQueries })
 	count("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", func(st *engine.Stats, _ *tally) uint64 { return st.PrefixHits })
 	for _, of := range []struct{ name, help string }{
-		{"vllm:external_prefix_cache_queries_total", "Prompt tokens looked up in a cache that servers share; there is none, so that this is 0."},
-		{"vllm:external_prefix_cache_hits_total", "Prompt tokens found in a cache that servers share; there is none, so that this is 0."},
 		{"vllm:mm_cache_queries_total", "Images and the like looked up in a cache; there is none, so that this is 0."},
 		{"vllm:mm_cache_hits_total", "Images and the like found in a cache; there is none, so that this is 0."},
 	} {
 		count(of.name, of.help, func(*engine.Stats, *tally) uint64 { return 0 })
 	}
+	count("vllm:external_prefix_cache_queries_total", "Tokens of sequences that were looked up in the copies of the prefix cache outside of the device; 0 if there are none.", func(st *engine.Stats, _ *tally) uint64 { return st.Offload.Queried })
+	count("vllm:external_prefix_cache_hits_total", "Of those, tokens that the device did not have and that were brought back.", func(st *engine.Stats, _ *tally) uint64 { return st.Offload.Hits })
 	count("vllm:num_preemptions_total", "Times that a sequence's KV blocks were taken back.", func(st *engine.Stats, _ *tally) uint64 { return st.Preemptions })
 	count("vllm:prompt_tokens_total", "Prompt tokens of requests that got their first token.", func(_ *engine.Stats, t *tally) uint64 { return t.prompt })
 	count("vllm:prompt_tokens_cached_total", "Of those, tokens that were cached.", func(_ *engine.Stats, t *tally) uint64 { return t.cached })
@@ -243,6 +243,9 @@ func (s *series) addScalars(about Model, full *refusals, since float64) {
 // addCache adds the series of networks with a recurrent state, or with layers that see a window or a chunk. Others do not have them.
 func (s *series) addCache(e *engine.Engine, add func(gauge bool, name, help string, value func(*engine.Stats, *tally) float64, more ...string)) {
 	spec := e.Spec()
+	if e.Offloads() {
+		addOffload(add)
+	}
 	if spec.StateSlots > 0 {
 		const slots = "Slots for recurrent states, by what is in them: a sequence's state; a checkpoint, which goes when a slot is needed; nothing that anybody needs."
 		add(true, "weir:state_slots", slots, func(st *engine.Stats, _ *tally) float64 { return float64(st.StatesUsed) }, "state", "used")

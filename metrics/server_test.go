@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"weir/internal/memory"
+	"weir/kvcache"
 )
 
 // TestHTTP: the status is counted in classes, probes are not counted, and clients cannot make
@@ -194,8 +195,9 @@ func TestMetricsDocument(t *testing.T) {
 	}
 	slices.Sort(have)
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, hybrid, nil)
+		h := startKeeping(t, hybrid, nil, &kept{copies: map[kvcache.Key][]byte{}})
 		defer h.stop()
+		h.m.SetCopies(func() Copies { return Copies{} })
 		h.m.Used("", 1, 1)
 		h.run(t, ask(1, 10, 1))
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})

@@ -95,6 +95,12 @@
 // and the chunks in flight need, however long it gets. The first choice of a request holds those that its further
 // choices begin with until they have begun, unless it could not go on otherwise.
 //
+// # Held back
+//
+// A part of a sequence's prefix may be kept outside of the pool (Sequence.Recall). When there is a place and memory for the sequence, it is held
+// back once instead of being admitted, and the caller is told ([Scheduler.Recalls]). Others are admitted until the caller has brought back
+// what it can, and says so ([Scheduler.Recalled]). How long that may take is up to the caller, which has the clock.
+//
 // # Sitting out
 //
 // What decides a token, such as the mask of a grammar, may not be known when the
@@ -205,7 +211,7 @@
 // scheduler.go has the state, fair.go the queues of tenants and projects, age.go lets classes of
 // priority grow older, share.go counts what tenants have, room.go
 // says who is preempted for whom, whole.go keeps prompts whole, work.go bounds and
-// shares work, state.go says which recurrent states are kept, long.go begins long
+// shares work, state.go says which recurrent states are kept, recall.go holds back, long.go begins long
 // sequences anew, plan.go plans a step
 // and commit.go books its results. In the tests, testdata/*.txt are scripts that show the chunks,
 // blocks and state slots of every step; random_test.go runs random workloads on a device whose

@@ -168,6 +168,7 @@ func (q *Sequence) tenant() *part { return q.Account.in.within }
 // enqueue inserts q into the queue of its project.
 func (s *Scheduler) enqueue(q *Sequence) {
 	q.Status = Waiting
+	s.forgetRecall(q)
 	p := q.Account.in
 	i, found := slices.BinarySearchFunc(p.queue, q, s.order)
 	invariants.Check(!found, "scheduler: sequence %d is queued twice", q.ID)

@@ -199,6 +199,9 @@ func (s *Scheduler) grow(q *Sequence, n int) bool {
 // is admitted, or q might never get its turn.
 func (s *Scheduler) admit(q *Sequence) bool {
 	invariants.Check(q.Pending == 0, "scheduler: sequence %d waits with a token in flight", q.ID)
+	if s.holdBack(q) {
+		return true
+	}
 	s.choose(q)
 	if !s.fitsWaiting(q) {
 		return false
@@ -274,7 +277,7 @@ func (s *Scheduler) unseat() {
 // that was preempted while a step in flight computes it waits for the end of that step,
 // which would be booked as if it had written to the new blocks.
 func (s *Scheduler) canRun(q *Sequence) bool {
-	return q.lastStep <= s.ended && !s.sitsOut(q) && !s.waitsForLeader(q)
+	return q.lastStep <= s.ended && !q.recall.held && !s.sitsOut(q) && !s.waitsForLeader(q)
 }
 
 // anyCanRun reports whether that is so of any waiting sequence.

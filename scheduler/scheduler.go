@@ -107,8 +107,7 @@ type Scheduler struct {
 	ended    uint64 // number of steps ended
 	counters Counters
 
-	blocked blocked
-	lacking *Sequence // a waiting sequence that found no state slot; nil: there is none
+	obstacles
 
 	passed passed // the sequence that lacks budget, if Config.WholePrompts is set
 
@@ -121,6 +120,13 @@ type Scheduler struct {
 	credit  int64      // new tokens that have not paid for tokens computed again, see takeBack
 	lifts   int64      // tokens that have not paid for sequences of less urgent classes, see lift
 	shares  shares
+}
+
+// obstacles are what keeps waiting sequences from being admitted.
+type obstacles struct {
+	blocked blocked
+	lacking *Sequence   // a waiting sequence that found no state slot; nil: there is none
+	recalls []*Sequence // held back, and not told yet
 }
 
 // blocked is about the waiting sequence that last found too few blocks or no state slot. It need
@@ -223,6 +229,7 @@ func (s *Scheduler) End(q *Sequence, r Reason) {
 		s.dequeue(q)
 	}
 	s.retire(q)
+	s.forgetRecall(q)
 	q.Status, q.Reason = Finished, r
 	s.unfollow(q)
 	if s.blocked.seq == q {

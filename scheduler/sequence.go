@@ -79,13 +79,17 @@ type progress struct {
 	// computed so.
 	Long bool
 
-	rank int64 // decides between sequences in place of Priority: the same, or that of the class that it was lifted to
-	age  sequenceAge
+	// Recall is set by the caller: before the sequence is admitted, the caller is asked to bring back what is kept of its prefix outside of
+	// the pool, see Scheduler.Recalls.
+	Recall bool
+	rank   int64 // decides between sequences in place of Priority: the same, or that of the class that it was lifted to
+	age    sequenceAge
 
 	admitted  bool   // has been admitted once, so Cached is set
 	followers int    // sequences whose Leader it is
 	lastStep  uint64 // the last planned step that computes it
 	late      late
+	recall    recall
 }
 
 // rules are made of Limits.

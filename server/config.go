@@ -9,6 +9,7 @@ import (
 	"weir/calls"
 	"weir/feedback"
 	"weir/internal/memory"
+	"weir/metrics"
 	"weir/objects"
 	"weir/queues"
 	"weir/server/batchesapi"
@@ -40,6 +41,9 @@ type Config struct {
 	// opened its database closes it, after Shutdown.
 	Batches *batchesapi.Store
 
+	// Prefixes is what is kept of the prefix cache outside of the engine.
+	Prefixes Prefixes
+
 	// Functions says where functions are, and which of those that are not there
 	// unless asked for.
 	Functions Functions
@@ -68,6 +72,13 @@ type Trajectories struct {
 	// RewardWait is how long a reward from feedback waits for its completion to be
 	// recorded, before it is forgotten.
 	RewardWait time.Duration
+}
+
+// Prefixes are what is kept of the prefix cache outside of the engine. The zero value keeps nothing.
+type Prefixes struct {
+	SaltKey *[32]byte             // the secret behind its namespaces, which has to be the same after a restart
+	Erase   func() error          // removes all that is kept
+	Stats   func() metrics.Copies // nil: there are no series of it
 }
 
 // Functions are switches for functions that a public server should not have.
@@ -107,6 +118,7 @@ func (c *Config) Validate() error {
 func (c *Config) answers() openai.Config {
 	a := c.Answers
 	a.MaxEcho, a.LoadTracking = c.MaxBody, c.Functions.LoadTracking
+	a.SaltKey = c.Prefixes.SaltKey
 	a.CompileQueue, a.CompileWorkers = c.PrepareQueue, max(1, c.PrepareWorkers/2)
 	return a
 }

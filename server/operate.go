@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -135,14 +136,18 @@ func (s *Server) resetPrefixCache(c *transport.Call) {
 		return
 	}
 	force, bad := flag(c, "reset_running_requests")
-	if _, bad1 := flag(c, "reset_external"); bad == nil { // there is no cache outside
+	if _, bad1 := flag(c, "reset_external"); bad == nil { // copies outside of the device are a part of the cache at any rate
 		bad = bad1
 	}
 	if bad != nil {
 		c.Fail(bad)
 		return
 	}
-	switch err := m.Engine.ForgetPrefixes(c.Context(), force); {
+	err = m.Engine.ForgetPrefixes(c.Context(), force)
+	if err == nil && s.cfg.Prefixes.Erase != nil {
+		err = s.cfg.Prefixes.Erase()
+	}
+	switch {
 	case errors.Is(err, engine.ErrBusy):
 		s.log.Warn("prefix cache not reset: requests are running", "reset_running_requests", force)
 		c.Answer(fasthttp.StatusOK, `{"success":false}`)
@@ -153,6 +158,16 @@ func (s *Server) resetPrefixCache(c *transport.Call) {
 		s.log.Info("prefix cache reset", "reset_running_requests", force)
 		c.Answer(fasthttp.StatusOK, `{"success":true}`)
 	}
+}
+
+// erasePrefixes empties the prefix cache and removes what is kept of it. Requests that run are preempted and go on.
+func (s *Server) erasePrefixes(ctx context.Context) error {
+	if m, err := s.openai.Serving(); err == nil {
+		if err := m.Engine.ForgetPrefixes(ctx, true); err != nil && !errors.Is(err, engine.ErrStopped) {
+			return err
+		}
+	}
+	return s.cfg.Prefixes.Erase()
 }
 
 // flag reads a boolean from the query, in the spellings that bodies have; false

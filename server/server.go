@@ -66,6 +66,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.log = s.http.Log()
 	s.counts.SetMemory(s.http.Memory())
+	if cfg.Prefixes.Stats != nil {
+		s.counts.SetCopies(cfg.Prefixes.Stats)
+	}
 	if cfg.Keys != nil {
 		s.counts.SetCredentials(cfg.Keys.Stale)
 	}
@@ -103,6 +106,9 @@ func (s *Server) surfaces() {
 		cfg := feedbackapi.Config{
 			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
 			Written: s.linker.Reward, Unset: s.counts.RewardUnset, Unknown: s.unknownMember,
+		}
+		if s.cfg.Prefixes.Erase != nil {
+			cfg.ErasePrefixes = s.erasePrefixes
 		}
 		if c := s.cfg.Weave.Calls; c != nil {
 			cfg.EraseCalls = func(ctx context.Context, e *feedback.Erasure) (int, error) {

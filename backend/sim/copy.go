@@ -37,7 +37,7 @@ func (o *Oracle) copies(data []byte, state bool, id int32, in bool) error {
 		err = broken("%d bytes are copied from or to number %d of %d, which has %d bytes", len(data), id, most, want)
 	case state && (o.states[id].wrote >= flight || in && o.states[id].read >= flight):
 		err = broken("state slot %d is copied while a step that uses it is in flight", id)
-	case !state && in && o.blocks[id].used >= flight:
+	case !state && in && o.blocks[id].seen >= flight:
 		err = broken("block %d is overwritten while a step that uses it is in flight", id)
 	case !state && !in && o.writes(id, flight):
 		err = broken("block %d is copied while a step that writes it is in flight", id)
@@ -94,7 +94,7 @@ func (o *Oracle) CopyIn(src []byte, state bool, id int32) error {
 		s.hash, s.pos = binary.LittleEndian.Uint64(src), int32(binary.LittleEndian.Uint32(src[8:]))
 		return nil
 	}
-	o.blocks[id] = block{step: neverWritten, used: neverWritten}
+	o.blocks[id] = block{step: neverWritten, used: neverWritten, seen: neverWritten}
 	for i := range o.spec.BlockTokens {
 		b := src[i*slotBytes:]
 		number := func(j int) int32 { return int32(binary.LittleEndian.Uint32(b[4*j:])) }

@@ -76,6 +76,7 @@ type block struct {
 	listed int   // number of the last table that lists it
 	group  int32 // of the tables that list it, in the last step that did
 	used   int   // that step; before the first, neverWritten
+	seen   int   // the last step whose tokens see it; before the first, neverWritten
 }
 
 // state is what is known of a state slot: the hash of the tokens that it comes after, and how many
@@ -124,7 +125,7 @@ func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
 		o.slots[i] = slot{pos: -1, step: neverWritten}
 	}
 	for i := range o.blocks {
-		o.blocks[i].step, o.blocks[i].used = neverWritten, neverWritten
+		o.blocks[i].step, o.blocks[i].used, o.blocks[i].seen = neverWritten, neverWritten, neverWritten
 	}
 	for i := range o.states {
 		o.states[i] = state{pos: -1, wrote: neverWritten, read: neverWritten}
@@ -277,6 +278,11 @@ func (o *Oracle) claim(s *step) error {
 	size := int32(o.spec.BlockTokens)
 	for at := range s.batch.TableEnd {
 		g, i := at/len(s.batch.QueryEnd), at%len(s.batch.QueryEnd)
+		first := 0 // of the entries that the run sees
+		if i > 0 {
+			first = int(s.batch.QueryEnd[i-1])
+		}
+		first = o.spec.Group(g).First(int(s.batch.Pos[first])) / o.spec.BlockTokens
 		id := (s.n+1)*(o.spec.MaxSeqs*o.spec.NumGroups()+1) + at // of this table, never 0
 		for j, blk := range s.batch.Table(g, i) {
 			if blk == 0 {
@@ -289,7 +295,9 @@ func (o *Oracle) claim(s *step) error {
 			if m.used == s.n && m.group != int32(g) {
 				return broken("sequence %d: block %d is in tables of groups %d and %d", i, blk, m.group, g)
 			}
-			m.listed, m.used, m.group = id, s.n, int32(g)
+			if m.listed, m.used, m.group = id, s.n, int32(g); j >= first {
+				m.seen = s.n
+			}
 			stillWritten := s.overlap && m.step == s.n-1
 			if stillWritten && (int(m.pos/size) != j || s.batch.KVLen[i] <= m.pos) {
 				return broken("sequence %d: block %d was given away before the step that writes it ended", i, blk)

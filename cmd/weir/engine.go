@@ -16,6 +16,7 @@ import (
 	"weir/engine"
 	"weir/internal/jsontext"
 	"weir/internal/plainfile"
+	"weir/kvstore"
 	"weir/model"
 	"weir/scheduler"
 )
@@ -29,9 +30,10 @@ type preparedEngine struct {
 	hostBytes   int64  // what weights and KV cache take of this machine's memory
 	cacheType   string // type of keys and values
 	fingerprint string
-	device      string   // in words
-	notes       []string // about the weights, for the log
-	shorten     bool     // the context may be shorter than the model's, so that it fits the memory
+	device      string         // in words
+	notes       []string       // about the weights, for the log
+	copies      *kvstore.Store // of the prefix cache; nil: there are none
+	shorten     bool           // the context may be shorter than the model's, so that it fits the memory
 }
 
 // A backendPlan is a backend that has been chosen and not opened yet.
@@ -61,6 +63,9 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 			notes, found = append(notes, "the CPU computes: "+err.Error()), nil
 		}
 	}
+	if err := o.offload.check(o, found != nil); err != nil {
+		return nil, usageError{err}
+	}
 	o = o.suiting(s)
 	longest := cmp.Or(m.maxModelLen, o.longest(&s.network.Config, found))
 	maxTokens, maxPrefill := o.stepLimits(found != nil, longest)
@@ -85,7 +90,17 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	e.notes = append(notes, e.notes...)
 	cfg := o.engineConfig(maxPrefill)
 	cfg.Tokenizer = s.tokenizer
+	if e.copies, err = o.offload.open(e.identity(opt.BlockTokens)); err != nil {
+		return nil, err
+	}
+	if e.copies != nil { // a nil store in an interface is not nil
+		cfg.Offload = e.copies
+		e.hostBytes += o.offload.held()
+	}
 	e.engine = engine.New(cfg, plan.open)
+	if e.copies != nil {
+		e.copies.Notify(e.engine.Wake)
+	}
 	runtime.GOMAXPROCS(plan.processors)
 	return e, nil
 }

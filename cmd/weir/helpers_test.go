@@ -184,6 +184,15 @@ type process struct {
 // process of its own. prepare, if not nil, changes how it is started.
 func startProcess(t *testing.T, prepare func(*exec.Cmd), args ...string) *process {
 	t.Helper()
+	p := startUnready(t, prepare, args...)
+	p.url = p.log.find(t, `url=(\S+)`, p.ended)
+	p.log.find(t, `msg=ready`, p.ended)
+	return p
+}
+
+// startUnready is startProcess without waiting for the server, which may end at once.
+func startUnready(t *testing.T, prepare func(*exec.Cmd), args ...string) *process {
+	t.Helper()
 	p := &process{log: newServerLog(), ended: make(chan error, 1)}
 	p.cmd = exec.Command(os.Args[0], append([]string{"serve", "--device", "sim", "--port", "0", "--kv-cache-memory", "64MiB"}, args...)...)
 	p.cmd.Env = os.Environ()
@@ -196,8 +205,6 @@ func startProcess(t *testing.T, prepare func(*exec.Cmd), args ...string) *proces
 	}
 	go func() { p.ended <- p.cmd.Wait() }()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	p.url = p.log.find(t, `url=(\S+)`, p.ended)
-	p.log.find(t, `msg=ready`, p.ended)
 	return p
 }
 

@@ -110,6 +110,7 @@ type engineOptions struct {
 	maxLive    int
 	maxPrompts int
 	policy     string
+	offload    offloadOptions
 	caching    bool
 	hashAlgo   string
 	tiles      tileOptions

@@ -78,11 +78,12 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 	defer func() { err = errors.Join(err, src.network.Close()) }()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	o.engine.tiles.log = log
+	o.engine.tiles.log, o.engine.offload.log = log, log
 	s := &service{source: src, options: o, log: log, cancel: cancel}
 	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.progress); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, s.engine.closeCopies()) }()
 	for _, line := range s.engine.notes {
 		log.Info(line)
 	}
@@ -112,6 +113,9 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 
 	cfg := o.serverConfig(log)
 	cfg.Memory = memory.requests
+	if cfg.Prefixes, err = s.engine.prefixes(&o.engine.offload); err != nil {
+		return err
+	}
 	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device
 	cfg.KeyLimits = limits
 	cfg.Responses, cfg.Batches = stored.responses, stored.batches

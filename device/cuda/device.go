@@ -155,7 +155,7 @@ func (d *Device) Close() error {
 	for i := range d.flights {
 		err = errors.Join(err, d.flights[i].free())
 	}
-	err = errors.Join(err, d.stage.free(), d.step.free(), d.drawing.close(), d.rom.close(), d.mem.close(), d.pool.close(), d.lib.close())
+	err = errors.Join(err, d.stage.free(), d.run.copying.free(), d.step.free(), d.drawing.close(), d.rom.close(), d.mem.close(), d.pool.close(), d.lib.close())
 	if d.run.stream != (cu.Stream{}) {
 		err = errors.Join(err, cudrv.Wrap(d.run.stream.Destroy()))
 	}

@@ -84,6 +84,7 @@
 //
 // # Memory
 //
+// KV blocks and states are copied to the host and back on a stream of their own, beside a step in flight (copy.go).
 // The KV pool is given what memory is left after the largest step has run once (ResizeKV), so
 // that everything the driver allocates late is already there. What only products with few rows
 // need is allocated by the first step, when all matrices are known.

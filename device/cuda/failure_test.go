@@ -83,8 +83,8 @@ func TestEveryCallMayFail(t *testing.T) {
 	}
 }
 
-// twoSteps opens a device, runs two steps, of which the second replays a graph,
-// and closes the device. It returns the errors.
+// twoSteps opens a device, runs two steps, of which the second replays a graph, copies a block out and
+// back, and closes the device. It returns the errors.
 func twoSteps(t *testing.T, m *model.Model, o model.Options) error {
 	dev, err := cuda.Open(config())
 	if err != nil {
@@ -98,6 +98,12 @@ func twoSteps(t *testing.T, m *model.Model, o model.Options) error {
 	for range 2 {
 		if _, err = one(h); err != nil {
 			break
+		}
+	}
+	if size, _, _ := r.CopySizes(); err == nil {
+		err = r.CopyOut(make([]byte, size), false, 1)
+		if err == nil {
+			err = r.CopyIn(make([]byte, size), false, 2)
 		}
 	}
 	return errors.Join(err, r.Close())

@@ -25,10 +25,11 @@ const maxWords = 32
 // launcher puts kernels on a stream through cu, without an allocation: cu reads eight
 // bytes at each pointer, for parameters of any type.
 type launcher struct {
-	stream cu.Stream
-	words  [maxWords]uint64
-	ptrs   [maxWords]unsafe.Pointer
-	params *cudrv.Params // of launches with tensor maps
+	stream  cu.Stream
+	copying copying
+	words   [maxWords]uint64
+	ptrs    [maxWords]unsafe.Pointer
+	params  *cudrv.Params // of launches with tensor maps
 }
 
 func (l *launcher) bind() {

@@ -107,7 +107,7 @@ var rules = map[string]rule{
 	},
 	"engine": {
 		may:    []string{"backend", inv, "internal/retry", "kvcache", "sampler", "scheduler", "tokenizer"},
-		tests:  []string{"backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
+		tests:  []string{"backend/sim", "device/cpu", "internal/testkit", "kvstore", "model", "models", "weights"},
 		mayNot: []string{"net", "os", "encoding/json", "github.com"},
 	},
 	"examples":                 {},
@@ -197,7 +197,7 @@ var rules = map[string]rule{
 	},
 	"metrics": {
 		may:    []string{"engine", "internal/memory"},
-		tests:  []string{"backend", "backend/sim", "sampler"},
+		tests:  []string{"backend", "backend/sim", "kvcache", "sampler"},
 		mayNot: http,
 	},
 	"model": {

@@ -54,7 +54,9 @@ func (h *Handlers) erase(c *transport.Call) {
 		if n, err = h.cfg.Store.Erase(ctx, e); err != nil {
 			return err
 		}
-		others, err = h.eraseOthers(ctx, e)
+		if others, err = h.eraseOthers(ctx, e); err == nil && h.cfg.ErasePrefixes != nil && !e.DryRun {
+			err = h.cfg.ErasePrefixes(ctx)
+		}
 		return err
 	}); err != nil {
 		c.Fail(err)

@@ -36,6 +36,9 @@ type Config struct {
 	EraseResponses func(context.Context, *feedback.Erasure) (int, error)
 	// EraseBatches does so with files and batches. nil: there are none.
 	EraseBatches func(context.Context, *feedback.Erasure) (int, error)
+	// ErasePrefixes removes what is kept of all prompts and outputs outside of the engine, for what was computed of them does not tell whose it
+	// is. nil: nothing is kept.
+	ErasePrefixes func(context.Context) error
 }
 
 // Handlers answer the functions. They are safe for concurrent use.

@@ -10,11 +10,16 @@ import (
 )
 
 // salter derives the namespaces of the prefix cache. Every process makes a new key, so that
-// no client can compute the salt of another one.
+// no client can compute the salt of another one, unless it is given one, because what it keeps of the prefix cache is to be found
+// after a restart.
 type salter struct{ key [32]byte }
 
-func newSalter() salter {
-	var s salter
+// newSalter returns a salter with a key; nil: with a new one.
+func newSalter(key *[32]byte) (s salter) {
+	if key != nil {
+		s.key = *key
+		return s
+	}
 	_, _ = rand.Read(s.key[:]) // never fails (crypto/rand)
 	return s
 }

@@ -9,7 +9,7 @@ import (
 
 // Namespaces are scoped by tenant and project, and keyed by process.
 func TestSalts(t *testing.T) {
-	s, other := newSalter(), newSalter()
+	s, other := newSalter(nil), newSalter(nil)
 	one := &auth.Identity{Share: "tenant one", Projects: []string{"*"}}
 	two := &auth.Identity{Share: "tenant two", Projects: []string{"*"}}
 	all := map[[16]byte]string{}
@@ -32,6 +32,11 @@ func TestSalts(t *testing.T) {
 		if v == other.salt(c.who, c.project, c.salt) {
 			t.Errorf("%s: the salt of another process", name)
 		}
+	}
+	// With a key that is kept, another process makes the same salts.
+	kept, again := newSalter(&s.key), newSalter(&other.key)
+	if kept.salt(one, "a/b", "x") != s.salt(one, "a/b", "x") || again.salt(one, "a/b", "x") == s.salt(one, "a/b", "x") {
+		t.Error("salts do not depend on the key that is kept")
 	}
 	// Keys of different tenants share a project that both are named for.
 	team := &auth.Identity{Share: "tenant one", Projects: []string{"x/y", "a/*"}}

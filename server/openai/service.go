@@ -58,6 +58,8 @@ type Config struct {
 	// CompileQueue is the number of requests that may wait for their grammar,
 	// CompileWorkers the number of grammars that are compiled at the same time.
 	CompileQueue, CompileWorkers int
+	// SaltKey is the secret behind the namespaces of the prefix cache. nil: a new one.
+	SaltKey *[32]byte
 	// NewID makes the id of a request that has none; nil: ids are random.
 	NewID func() string
 }
@@ -124,7 +126,7 @@ func New(cfg Config, http *transport.Server, recorder *recording.Recorder, count
 	if cfg.NewID == nil {
 		cfg.NewID = func() string { return transport.RandomHex(8) }
 	}
-	s := &Service{cfg: cfg, log: http.Log(), http: http, recorder: recorder, counts: counts, salts: newSalter(), unread: newUnread(http.Memory())}
+	s := &Service{cfg: cfg, log: http.Log(), http: http, recorder: recorder, counts: counts, salts: newSalter(cfg.SaltKey), unread: newUnread(http.Memory())}
 	var err error
 	s.compiling, err = transport.NewQueue(cfg.CompileQueue, cfg.CompileWorkers)
 	return s, err

@@ -1,0 +1,66 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/engine"
+)
+
+// addOffload adds the series of the engine about copies of the prefix cache outside of the device. Servers without such copies do not have them.
+func addOffload(add func(gauge bool, name, help string, value func(*engine.Stats, *tally) float64, more ...string)) {
+	of := func(gauge bool, name, help string, value func(*engine.OffloadStats) float64, more ...string) {
+		add(gauge, name, help, func(st *engine.Stats, _ *tally) float64 { return value(&st.Offload) }, more...)
+	}
+	const bytes = "Bytes of KV blocks and states that were copied: out of the device to be kept, and back into it."
+	of(false, "weir:kv_offload_bytes_total", bytes, func(st *engine.OffloadStats) float64 { return float64(st.SavedBytes) }, "direction", "out")
+	of(false, "weir:kv_offload_bytes_total", bytes, func(st *engine.OffloadStats) float64 { return float64(st.LoadedBytes) }, "direction", "in")
+	const copies = "KV blocks and states that were copied: out of the device to be kept, and back into it."
+	of(false, "weir:kv_offload_copies_total", copies, func(st *engine.OffloadStats) float64 { return float64(st.Saved) }, "direction", "out")
+	of(false, "weir:kv_offload_copies_total", copies, func(st *engine.OffloadStats) float64 { return float64(st.Loaded) }, "direction", "in")
+	of(false, "weir:kv_offload_uncopied_total", "KV blocks and states that were given up before they could be copied.", func(st *engine.OffloadStats) float64 { return float64(st.Uncopied) })
+	of(false, "weir:kv_offload_failed_loads_total", "Copies that were not there any more, or damaged, when they were to be brought back.", func(st *engine.OffloadStats) float64 { return float64(st.Failed) })
+	const computed = "Sequences that were computed although copies of their prefix were there: because that was quicker, as measured, or because the copies came too late."
+	of(false, "weir:kv_offload_computed_total", computed, func(st *engine.OffloadStats) float64 { return float64(st.Slower) }, "reason", "quicker")
+	of(false, "weir:kv_offload_computed_total", computed, func(st *engine.OffloadStats) float64 { return float64(st.TimedOut) }, "reason", "late")
+	of(false, "weir:kv_offload_load_seconds_total", "Time in which copies were brought back.", func(st *engine.OffloadStats) float64 { return st.LoadTime.Seconds() })
+	of(true, "weir:kv_offload_loading", "Sequences that wait for copies of their prefix.", func(st *engine.OffloadStats) float64 { return float64(st.Loading) })
+}
+
+// Copies is what keeps copies of the prefix cache, since the process started, and its present state.
+type Copies struct {
+	FileBytes, MemoryBytes       int64
+	Files                        int
+	Dropped, WriteErrors         uint64
+	Damaged, Evicted, FromMemory uint64
+	Reading, Writing             float64 // seconds
+}
+
+// copies collects the series of what keeps copies.
+type copies func() Copies
+
+// SetCopies adds the series of what keeps copies of the prefix cache. It may be called once.
+func (m *Metrics) SetCopies(read func() Copies) { m.registry.MustRegister(copies(read)) }
+
+func (c copies) Describe(chan<- *prometheus.Desc) {}
+
+func (c copies) Collect(ch chan<- prometheus.Metric) {
+	of := c()
+	for _, s := range []struct {
+		name, help string
+		kind       prometheus.ValueType
+		value      float64
+	}{
+		{"weir:kv_offload_disk_bytes", "Space that copies of KV blocks and states take on the disk.", prometheus.GaugeValue, float64(of.FileBytes)},
+		{"weir:kv_offload_disk_files", "Copies of KV blocks and states on the disk, those of other builds and models included.", prometheus.GaugeValue, float64(of.Files)},
+		{"weir:kv_offload_memory_bytes", "Copies of KV blocks and states in the memory of the machine.", prometheus.GaugeValue, float64(of.MemoryBytes)},
+		{"weir:kv_offload_dropped_total", "Copies that were not written: the disk was full or failed, or they were erased.", prometheus.CounterValue, float64(of.Dropped)},
+		{"weir:kv_offload_write_errors_total", "Copies that the disk did not take.", prometheus.CounterValue, float64(of.WriteErrors)},
+		{"weir:kv_offload_damaged_total", "Files of copies that were not what they should have been.", prometheus.CounterValue, float64(of.Damaged)},
+		{"weir:kv_offload_evicted_total", "Files of copies that were removed to make room.", prometheus.CounterValue, float64(of.Evicted)},
+		{"weir:kv_offload_memory_hits_total", "Copies brought back that were in the memory of the machine.", prometheus.CounterValue, float64(of.FromMemory)},
+		{"weir:kv_offload_read_seconds_total", "Time in which files of copies were read.", prometheus.CounterValue, of.Reading},
+		{"weir:kv_offload_write_seconds_total", "Time in which files of copies were written.", prometheus.CounterValue, of.Writing},
+	} {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(s.name, s.help, nil, nil), s.kind, s.value)
+	}
+}
