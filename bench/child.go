@@ -112,6 +112,9 @@ func (c *Child) alive(ctx context.Context) (context.Context, context.CancelFunc)
 
 var errByItself = errors.New("the server ended by itself")
 
+// PID is the number of the child's process.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
 // stopGrace is how long a server may take to stop after an interrupt.
 const stopGrace = 5 * time.Second
 

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/VictoriaMetrics/metricsql"
 
@@ -34,6 +35,9 @@ func shownBy(t *testing.T) []shown {
 	h.Chat(map[string]any{"max_tokens": -1})
 	all := read(t, h)
 
+	h.Instance.SetTLS(time.Now, func() bool { return false })
+	all = append(all, read(t, h)...) // again, with the series of TLS
+
 	// One series is there with keys only, and the series of projects are not, without a key.
 	keys, err := auth.New([]string{"k"}, "")
 	if err != nil {
@@ -43,7 +47,9 @@ func shownBy(t *testing.T) []shown {
 }
 
 // read returns the series that a server shows now.
-func read(t *testing.T, h interface{ Scraped(...string) map[string]string }) []shown {
+func read(t *testing.T, h interface {
+	Scraped(...string) map[string]string
+}) []shown {
 	t.Helper()
 	var all []shown
 	for text := range h.Scraped() {

@@ -11,12 +11,12 @@ import (
 // formats are all formats. Detect tries them in this order, so the more special ones come first.
 var formats = []*Format{
 	harmony, mistralIDs, mistral, mistralOld, kimi, deepseekV4, deepseekV32, deepseekV31, deepseekV3, minimax, seed, qwenCoder, glmDense, glm,
-	granite, granite20b, phi4, minimaxOld, jamba, longcat, internlm, llama4Pythonic, pythonic, lfm2, gemma4, llama, granite4, hermes,
+	granite, granite20b, phi4, minimaxOld, jamba, hunyuan, longcat, internlm, llama4Pythonic, pythonic, lfm2, gemma4, llama, granite4, hermes,
 }
 
 // aliases are other names of formats.
 var aliases = map[string]string{
-	"qwen3_xml": "qwen3_coder", "qwen35_coder": "qwen3_coder", "glm47": "glm45", "llama4_json": "llama3_json", "hunyuan_a13b": "jamba",
+	"qwen3_xml": "qwen3_coder", "qwen35_coder": "qwen3_coder", "glm47": "glm45", "llama4_json": "llama3_json",
 }
 
 // hermes is Hermes' and Qwen's, from Qwen 2.5 on (their templates).
@@ -193,7 +193,8 @@ var granite20b = &Format{
 	detect: []string{"<function_call>"},
 }
 
-// phi4 is Phi-4-mini's (phi4mini_tool_parser.py): a list after a word, or between tokens.
+// phi4 is Phi-4-mini's (phi4mini_tool_parser.py): a list after a word, or between tokens. The model's
+// own template leaves calls out of a history, so no turn of it can be compared.
 var phi4 = &Format{
 	name: "phi4_mini_json", marks: []string{"functools[", "<|tool_call|>"},
 	section: "functools[", sectionEnd: "\v]",
@@ -204,15 +205,21 @@ var phi4 = &Format{
 	detect: []string{"<|tool|>", "<|/tool|>"},
 }
 
-// jamba is Jamba's and Hunyuan A13B's: a list between tags (jamba_tool_parser.py,
-// hunyuan_a13b_tool_parser.py).
+// jamba is Jamba's (its template): a list between tags, with a call on each line.
 var jamba = &Format{
 	name: "jamba", marks: []string{"<tool_calls>"},
-	section: "<tool_calls>[", sectionEnd: "\v]</tool_calls>",
-	before: "\v", after: "\v", between: "\v, ",
+	section: "<tool_calls>[\n    ", sectionEnd: "\n]</tool_calls>",
+	before: "\v", after: "\v", between: ",\n    ",
 	object: true, nameKey: "name", argumentsKey: "arguments",
-	detect: []string{"<tool_calls>"},
+	detect: []string{"<tool_calls>", "<|bom|>"},
 }
+
+// hunyuan is Hunyuan A13B's (hunyuan_a13b_tool_parser.py): the same on one line.
+var hunyuan = func() *Format {
+	f := *jamba
+	f.name, f.section, f.sectionEnd, f.between, f.detect = "hunyuan_a13b", "<tool_calls>[", "\v]</tool_calls>", "\v, ", []string{"<tool_calls>"}
+	return &f
+}()
 
 // minimaxOld is that of MiniMax M1 (its template): objects on lines of their own.
 var minimaxOld = &Format{
@@ -223,11 +230,13 @@ var minimaxOld = &Format{
 	detect: []string{"<tool_calls>", "<beginning_of_sentence>"},
 }
 
-// longcat is LongCat's (longcat_tool_parser.py).
+// longcat is LongCat's (longcat_tool_parser.py). Newer models write the arguments as GLM does, in
+// tags of their own, at least at times.
 var longcat = &Format{
 	name: "longcat", marks: []string{"<longcat_tool_call>"},
 	before: "<longcat_tool_call>\n", after: "\n</longcat_tool_call>", between: "\n",
 	object: true, nameKey: "name", argumentsKey: "arguments",
+	also:   []*Format{{before: "<longcat_tool_call>", nameEnds: " \t\r\n<", after: "</longcat_tool_call>", between: "\n", xml: &longcatXML}},
 	detect: []string{"<longcat_tool_call>"},
 }
 

@@ -128,8 +128,8 @@ func (f *Format) unmarked(triggers []string, calls []node, tools []Tool, paralle
 	return triggers, tags
 }
 
-// lineBreaks are what models write between their thoughts and a call.
-var lineBreaks = node{"type": "regex", "pattern": `\n{0,3}`}
+// lineBreaks are what models write between their thoughts, or the prompt, and a call. The space is Jamba's.
+var lineBreaks = node{"type": "regex", "pattern": ` ?\n{0,3}`}
 
 func sequence(elements ...any) node { return node{"type": "sequence", "elements": elements} }
 

@@ -79,6 +79,9 @@ var parserCases = append([]parserCase{
 	{"openai", "a<|start|>assistant to=functions.weather<|channel|>commentary json<|message|>{\"city\": \"a\"}<|call|>", "a", `weather({"city": "a"})`},
 	{"minimax", "<tool_calls>\n{\"name\": \"now\", \"arguments\": {}}\n{\"name\": \"now\", \"arguments\": {}}\n</tool_calls>", "", `now({}) now({})`},
 	{"longcat", "<longcat_tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</longcat_tool_call>", "", `now({})`},
+	{"longcat", "a\n<longcat_tool_call>weather\n<longcat_arg_key>city</longcat_arg_key>\n<longcat_arg_value>Köln</longcat_arg_value>\n<longcat_arg_key>days</longcat_arg_key>\n<longcat_arg_value>2</longcat_arg_value>\n</longcat_tool_call>\n<longcat_tool_call>now\n</longcat_tool_call>", "a", `weather({"city": "Köln", "days": 2}) now({})`},
+	{"longcat", "<longcat_tool_call>now or so</longcat_tool_call>", "<longcat_tool_call>now or so</longcat_tool_call>", ""},
+	{"hunyuan_a13b", "a<tool_calls>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"now\", \"arguments\": {}}]</tool_calls>", "a", `now({}) now({})`},
 	{"internlm", "<|action_start|><|plugin|>\n{\"name\": \"now\", \"parameters\": {}}<|action_end|>", "", `now({})`},
 }, pythonCases...)
 
@@ -298,6 +301,8 @@ func TestDetect(t *testing.T) {
 	for template, want := range map[string]string{
 		`{{- '<tool_call>\n{"name": "' }}{{ '", "arguments": ' }}`: "hermes",
 		"{{ messages }}": "",
+		`{% set bom_str = bom_str or "<|bom|>" %}{% set tool_calls_prefix = "<tool_calls>" %}`: "jamba",
+		`{{ '<tool_calls>[' }}`:                                "hunyuan_a13b",
 		`{{- '<|tool_call>call:' + function['name'] + '{' -}}`: "gemma4",
 		`{{- 'Respond in the format [func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)] ' }}{{- "<|start_header_id|>" }}`: "pythonic",
 		`{{- "<|header_start|>" }}{{- "Use exact format: [func_name1(param1=value1, param2=value2), func_name2(...)]\n" }}`:                                       "llama4_pythonic",

@@ -221,6 +221,21 @@ func TestBenchSweep(t *testing.T) {
 	}
 }
 
+// TestBenchSim: everything is measured beside its reference, in small.
+func TestBenchSim(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "sim.json")
+	code, out, errOut := runBench("sim", "--time", "20ms", "--rounds", "1", "--streams", "2", "--tokens", "4", "--sequences", "2", "--idle-streams", "0", "--json", file)
+	if code != 0 || errOut != "" || !strings.Contains(out, "| small chats, not streamed |") || strings.Count(out, "BenchmarkSim/") < 3 {
+		t.Fatalf("exit %d: %s%s", code, out, errOut)
+	}
+	for _, row := range readJSON(t, file)["rows"].([]any) {
+		if row := row.(map[string]any); row["name"] != "streamed events, one per write" && !(row["value"].(float64) > 0) || !(row["reference"].(float64) > 0) {
+			t.Error(row)
+		}
+	}
+}
+
 // TestBenchProgress: a terminal is shown what is done, with rates.
 func TestBenchProgress(t *testing.T) {
 	var out bytes.Buffer
@@ -288,7 +303,9 @@ func TestBenchFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", 2, "start, serve, sweep, chat, store or engine"},
+		{"", 2, "start, serve, sweep, chat, sim, store or engine"},
+		{"sim --streams 0", 2, "0 streams"},
+		{"sim x", 2, "takes no arguments"},
 		{"stop", 2, `not "stop"`},
 		{"start --help", 0, "--idle"},
 		{"serve --help", 0, "--random-input-len"},

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 
+	"weir/bench/hostside"
 	"weir/device/cpu"
 )
 
@@ -65,6 +67,8 @@ func commands() []*command {
 		{name: "bench engine", args: "[flags]", setup: setupBenchEngine,
 			summary: "measure prefill and decode, and compare them with the limits of the machine",
 			about:   "Measures prefill and decode on the CPU without a server, and compares them with what the machine can do at most, which is measured in the same run."},
+		{name: "bench sim", args: "[flags]", setup: setupBenchSim,
+			summary: "measure what a server does besides computing", about: benchSimAbout},
 		{name: "bench store", args: "[flags]", setup: setupBenchStore,
 			summary: "measure how fast feedback and trajectories are stored",
 			about:   "Measures how fast feedback is written and found, and how fast trajectories are logged. Each measurement starts a server on an empty folder."},
@@ -101,6 +105,9 @@ func runCommand(args []string, env *environment) error {
 	}
 	if args[0] == completeCommand { // called by the completion scripts
 		return complete(args[1:], env)
+	}
+	if args[0] == referenceCommand { // called by weir bench sim
+		return hostside.ServeReferences(os.Stdin, env.out)
 	}
 	c, rest := findCommand(args)
 	if c == nil {
@@ -150,7 +157,7 @@ func unknownCommand(args []string, env *environment) error {
 		writeCommands(env.out, "bench ")
 		return nil
 	}
-	return usageError{fmt.Errorf("bench measures start, serve, sweep, chat, store or engine, not %q", what)}
+	return usageError{fmt.Errorf("bench measures start, serve, sweep, chat, sim, store or engine, not %q", what)}
 }
 
 func setupVersion(_ *flagSet, env *environment) action {

@@ -26,8 +26,8 @@ func TestCompletions(t *testing.T) {
 		"":                                      "serve chat batch inspect pull list rm bench store health gpu-check completion man version help",
 		"s":                                     "serve store",
 		"x":                                     "",
-		"bench ":                                "start serve sweep chat engine store",
-		"bench s":                               "start serve sweep store",
+		"bench ":                                "start serve sweep chat engine sim store",
+		"bench s":                               "start serve sweep sim store",
 		"serve ":                                ":file :hub",
 		"serve ./mo":                            ":file :hub",
 		"rm org/a ":                             ":hub",
@@ -110,7 +110,7 @@ var shellCases = []struct {
 	want string
 }{
 	{[]string{"s"}, "serve,store"},
-	{[]string{"bench", "s"}, "serve,start,store,sweep"},
+	{[]string{"bench", "s"}, "serve,sim,start,store,sweep"},
 	{[]string{"serve", "--kv-cache-"}, "--kv-cache-dtype,--kv-cache-memory"},
 	{[]string{"serve", "--dtype", "f"}, "float16,float32"},
 	{[]string{"serve", "mod"}, "models a,models.yaml"},

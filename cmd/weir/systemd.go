@@ -42,21 +42,36 @@ func (s *service) feedWatchdog(ctx context.Context) {
 	}
 	tick := time.NewTicker(every / 2)
 	defer tick.Stop()
-	stalled := false
-	for {
-		err := s.http.Alive()
-		hangs := errors.Is(err, failure.ErrStalled)
-		if hangs && !stalled {
-			s.dumpSteps("a step takes too long")
-		}
-		stalled = hangs
-		if pings && !hangs && !errors.Is(err, failure.ErrEngineFailed) {
+	w := watchdog{dump: func() { s.dumpSteps("a step takes too long") }, feed: func() {
+		if pings {
 			s.notify(daemon.SdNotifyWatchdog)
 		}
+	}}
+	for {
+		w.look(s.http.Alive())
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// watchdog decides when systemd is told that all is well.
+type watchdog struct {
+	feed  func()
+	dump  func() // the newest steps
+	hangs bool   // at the last look
+}
+
+// look takes what GET /health says. While the model is being loaded, systemd has a time of its own for that.
+func (w *watchdog) look(health error) {
+	hung := w.hangs
+	w.hangs = errors.Is(health, failure.ErrStalled)
+	switch {
+	case w.hangs && !hung:
+		w.dump()
+	case !w.hangs && !errors.Is(health, failure.ErrEngineFailed):
+		w.feed()
 	}
 }

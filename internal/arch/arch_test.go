@@ -55,6 +55,10 @@ var rules = map[string]rule{
 		tests:  []string{"device/cpu", "internal/testkit"},
 		mayNot: append([]string{"log"}, http...),
 	},
+	"bench/hostside": {
+		may:   []string{"internal/jsontext", "backend", "engine", "sampler", "tokenizer"},
+		tests: []string{"backend/sim", "internal/testkit", "models"},
+	},
 	"calls": {
 		may:    []string{"feedback", "internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "internal/quota", "store"},
 		tests:  []string{"internal/testkit", "store/storetest"},

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/jsontext"
 	"weir/server/servertest"
 )
 
@@ -61,4 +62,60 @@ func TestP15Grammar(t *testing.T) {
 	}
 	status, answer, _ := send(t, h, 0, object{"input": "x", "tools": []any{tool("lark", " ")}})
 	servertest.Refused(t, status, answer, 400, "tools[0].format.definition")
+}
+
+// applyPatch is the grammar of the custom tool apply_patch as Codex CLI sends it
+// (github.com/openai/codex, codex-rs/core/src/tools/handlers/apply_patch.lark, Apache-2.0).
+const applyPatch = `start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+
+%import common.LF
+`
+
+// TestP15ApplyPatch: a patch that a model writes for Codex's tool is the input of its call as it stands,
+// with the grammar enforced, forced and freely; what is no patch is never the input of a whole call
+// (docs/interface/responses-api.md, P-15 and P-24).
+func TestP15ApplyPatch(t *testing.T) {
+	patches := []string{
+		"*** Begin Patch\n*** Add File: a/b c.go\n+package \"b\"\n+\n+\t// \\ é 日\n*** End Patch\n",
+		"*** Begin Patch\n*** Update File: x.py\n*** Move to: y.py\n@@ def f():\n     a = 1\n-    return a\n+    return '</tool_call>'\n@@\n-last\n*** End of File\n*** Delete File: z\n*** End Patch",
+	}
+	call := func(input string) string {
+		return "<tool_call>\n" + `{"name": "apply_patch", "arguments": {"input": ` + string(jsontext.AppendString(nil, input)) + "}}\n</tool_call>"
+	}
+	h := newServer(t, nil, call(patches[0]), call(patches[1]))
+	tool := object{"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": object{"type": "grammar", "syntax": "lark", "definition": applyPatch}}
+	whole := regexp.MustCompile(`(?s)^\*\*\* Begin Patch\n\*\*\* (Add|Delete|Update) File: .*\n\*\*\* End Patch\n?$`)
+	for _, choice := range []any{"auto", "required", object{"type": "custom", "name": "apply_patch"}} {
+		for i, script := range []int{0, 1, 500, 501, 502} { // from 500 on the model draws at random
+			if script >= 500 && choice == "auto" {
+				break
+			}
+			r := ask(t, h, script, object{"input": "x", "tool_choice": choice, "tools": []any{tool}, "max_output_tokens": 400})
+			got := r["output"].([]any)[0].(object)
+			switch {
+			case got["type"] != "custom_tool_call" || got["name"] != "apply_patch":
+				t.Errorf("%v, %d: %v", choice, i, r["output"])
+			case i < len(patches) && (got["input"] != patches[i] || got["status"] != "completed"):
+				t.Errorf("%v: %v, want %q", choice, got, patches[i])
+			case got["status"] == "completed" && !whole.MatchString(got["input"].(string)):
+				t.Errorf("%v: %v is no patch", choice, got)
+			}
+		}
+	}
 }

@@ -8,6 +8,10 @@ conversations is kept. They come from two source packages, of which nothing else
     pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36    vendor/llama.cpp/models/templates
     pip download --no-deps --no-binary :all: vllm==0.11.0                examples
 
+One more, Jamba's, is a text in the tests of a third (github.com/huggingface/huggingface.js,
+packages/jinja/test/e2e.test.js, ai21labs/AI21-Jamba-Large-1.6), and is to be saved as
+ai21labs_AI21-Jamba-Large-1.6.jinja in one of the two folders.
+
 The results were made with Python 3.11, Jinja2 3.1.6, MarkupSafe 3.0.4 and transformers 5.23.0
 (see jinja_env.py). Run it from the root of the repository, with the two folders:
 

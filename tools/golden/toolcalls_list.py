@@ -89,6 +89,7 @@ FAMILIES = [
     {"format": "granite4", "template": "ibm-granite-granite-4.0.jinja", "ends": ["<|end_of_text|>"]},
     {"format": "granite4", "template": "ibm-granite-granite-4.1.jinja", "ends": ["<|end_of_text|>"]},
     {"format": "granite-20b-fc", "template": "tool_chat_template_granite_20b_fc.jinja", "ends": ["<|endoftext|>", ""]},
+    {"format": "jamba", "template": "ai21labs_AI21-Jamba-Large-1.6.jinja", "ends": ["<|eom|>", ""]},
     {"format": "hunyuan_a13b", "template": "tool_chat_template_hunyuan_a13b.jinja", "ends": ["<|eos|>", ""]},
     {"format": "internlm", "template": "tool_chat_template_internlm2_tool.jinja", "ends": IM},
     {"format": "lfm2", "template": "LFM2.5-8B-A1B.jinja", "ends": IM, "wrong": ["escapes"]},
