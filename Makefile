@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -139,6 +139,12 @@ chaos-store: ## FOLDERS damaged folders of a database (default 500), and ROUNDS 
 # The short form, without times, is a part of make test.
 chaos: build ## attack a server in every known way beside well-behaved streams, and measure what they notice (CHAOS='flags of tools/chaos')
 	$(GO) run ./tools/chaos --weir ./weir $(CHAOS)
+
+storm: ## CLIENTS clients (default 5000) that leave at random moments, in every stage of a request, and leave nothing behind
+	WEIR_STORM=$(or $(CLIENTS),5000) $(GO) test -tags $(TAGS) -run TestAbortStorm -v -count 1 -timeout 1200s ./server
+
+soak: build ## mixed load over the simulated device for DURATION (default 1h): memory stays flat, and nothing is held at the end (needs Linux)
+	$(GO) run ./tools/soak --weir ./weir --time $(or $(DURATION),1h) $(SOAK)
 
 fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
 	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \

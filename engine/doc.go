@@ -205,7 +205,8 @@
 // # Files
 //
 // request.go has what callers hand in and get back, engine.go the Engine and its loop,
-// submit.go the intake and places.go who holds its places. step.go plans a step and gives it
+// submit.go the intake, places.go who holds its places, and reserve.go places that are taken
+// before a request is prepared, and what waits for too long. step.go plans a step and gives it
 // to the backend; book.go books what the step gave, pool.go what it gave of vectors. failure.go ends requests that cannot go
 // on. stream.go, backlog.go, text.go and stops.go serve the readers, mask.go and mask_pool.go
 // fill mask rows, work.go bounds what a step does beside its computation, pace.go how long prompts may make it, stats.go and

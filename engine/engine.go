@@ -53,7 +53,10 @@ type Config struct {
 	Scheduler scheduler.Config
 	Caching   bool // look up and publish prefixes in the prefix cache
 	MaxChunk  int  // most tokens of one prompt that a step computes; 0: no such limit
-	MaxLive   int  // most choices that are accepted and have not ended; beyond it requests end with ErrFull, see places
+	// MaxPrompts is the most prompt tokens of requests of which nothing has been computed yet; beyond
+	// it requests end with ErrPrompts. A single prompt may be longer. 0: there is no such limit.
+	MaxPrompts int
+	MaxLive    int // most choices that are accepted and have not ended; beyond it requests end with ErrFull, see places
 
 	// MaskWait is how long a step waits for masks at most. 0 means 2 ms, or an eighth of the
 	// step before if that is longer; less than 0, not at all. All waits together take no more
@@ -169,6 +172,7 @@ func New(cfg Config, open func() (backend.Backend, error)) *Engine {
 		s.ready = func() { e.masksReady(s) }
 	}
 	e.mu.places = newPlaces(cfg.MaxLive, cfg.Scheduler.Priority)
+	e.mu.places.prompts = int64(cfg.MaxPrompts)
 	e.masks = newMaskPool(max(1, runtime.GOMAXPROCS(0)/4), e.clock)
 	e.account.saved = maskWaitSaved
 	return e

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+	"time"
 
 	"weir/internal/retry"
 	"weir/scheduler"
@@ -35,7 +36,10 @@ import (
 // belongs to the loop, which is busy while the newcomer has to be told.
 type places struct {
 	most     int
-	priority bool // Config.Scheduler.Priority
+	prompts  int64         // most prompt tokens of those that have not begun; 0: there is no bound
+	timed    int           // submissions that have not begun and may wait only for a while
+	shed     time.Duration // when those were looked through, since Engine.epoch
+	priority bool          // Config.Scheduler.Priority
 	all      holder
 	accepted uint64  // submissions so far
 	output   float64 // tokens that a choice puts out, on average of those that ended last
@@ -53,9 +57,10 @@ type holder struct {
 	latent  latentFirst        // the parts that have submissions that have not begun
 	index   int                // in within.latent; below 0: it is not there
 	queue   []*submission      // of a project: those that have not begun; the last one is given up first
+	queued  sums               // of those that have not begun
 }
 
-// submission has the requests of one call of SubmitAll.
+// submission has the requests of one call of SubmitAll, or the place that Reserve has taken for one.
 type submission struct {
 	requests []*request
 	priority int64
@@ -65,6 +70,8 @@ type submission struct {
 	tokens   int64 // about what is still to be computed for them
 	begun    bool
 	evicted  bool  // it holds no place any more, and the loop is to end it
+	place    bool  // it is a place that was reserved, and has no request yet
+	queueing       // how long it waits
 	before   int64 // tokens that would be computed before those of a request that came in its place
 }
 
@@ -91,7 +98,7 @@ func (p *places) admit(s *submission) (out []*submission, ok bool) {
 		t.parts[r.Project].weigh(r.ProjectWeight)
 	}
 	s.tokens = p.estimate(s)
-	missing := min(s.live, p.all.live+s.live-p.most) // what was taken beyond most is not made up for by others
+	missing := min(s.live-s.had, p.all.live+s.live-p.most) // what was taken beyond most is not made up for by others
 	for missing > 0 {
 		v := p.victim(r, s.live)
 		if v == nil {
@@ -101,15 +108,18 @@ func (p *places) admit(s *submission) (out []*submission, ok bool) {
 		out = append(out, v)
 		missing -= v.live
 	}
-	if missing > 0 && !p.beyond(r.Tenant, s.live) {
+	if out, s.short = p.admitPrompt(s, out); s.short || missing > 0 && !p.beyond(r.Tenant, s.live) {
 		for _, v := range out {
 			p.enter(v)
 		}
 		s.before = p.before(s)
 		return nil, false
 	}
-	p.accepted++
-	s.number, s.priority = p.accepted, 0
+	if s.number == 0 { // else it is that of its place
+		p.accepted++
+		s.number = p.accepted
+	}
+	s.priority = 0
 	if p.priority {
 		s.priority = r.Priority
 	}
@@ -124,6 +134,13 @@ func (p *places) admit(s *submission) (out []*submission, ok bool) {
 // estimate is about what is to be computed for a new submission: its prompts, and outputs of
 // the usual length.
 func (p *places) estimate(s *submission) (n int64) {
+	if s.place {
+		return s.prompt + int64(p.output)
+	}
+	s.prompt = 0
+	for _, q := range s.requests {
+		s.prompt += int64(len(q.Tokens))
+	}
 	for _, q := range s.requests {
 		n += int64(len(q.Tokens)) + int64(len(q.choices))*min(int64(q.Limits.MaxTokens), int64(p.output))
 	}
@@ -191,6 +208,7 @@ func (p *places) enter(s *submission) {
 	s.project = h
 	i, _ := slices.BinarySearchFunc(h.queue, s, (*submission).order)
 	h.queue = slices.Insert(h.queue, i, s)
+	p.enqueued(s)
 	p.book(h, s.live, s.tokens)
 }
 
@@ -205,6 +223,7 @@ func (p *places) dequeue(s *submission) {
 	h := s.project
 	if i, found := slices.BinarySearchFunc(h.queue, s, (*submission).order); found {
 		h.queue = slices.Delete(h.queue, i, i+1)
+		p.dequeued(s)
 	}
 }
 

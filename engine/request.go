@@ -32,6 +32,14 @@ const (
 	ProcessedLogprobs = backend.ProcessedLogprobs
 )
 
+// Queueing is how a request waits until something of it is computed.
+type Queueing struct {
+	Place *Place // that was reserved for it, and for those that are submitted with it; nil: none
+	// MaxWait is how long it may wait, from Request.Arrived on. If it comes to that, or will by what was
+	// measured, the request ends with ErrQueueTime. 0: there is no limit.
+	MaxWait time.Duration
+}
+
 // Request is a prepared request: its prompt is tokenized and its fields are checked.
 // From Submit on, it and its slices belong to the engine and must not change.
 type Request struct {
@@ -46,6 +54,8 @@ type Request struct {
 	Limits                Limits    // the prompt and MaxTokens together must fit a sequence
 	Suffix                int       // tokens at the prompt's end that a later prompt may not repeat, as the generation prompt of a chat template; see scheduler.Sequence
 	Sampling              sampler.Params
+
+	Queueing
 
 	Stop        []string // stop strings, none empty
 	IncludeStop bool     // the text includes the stop string, or the text of the stop token

@@ -44,19 +44,8 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 		// The only possible error is that the engine has stopped, which has ended qs.
 		_ = e.post(func() error { e.mu.aborts = append(e.mu.aborts, qs...); return nil })
 	}
-	err = e.post(func() error {
-		out, ok := e.mu.places.admit(sub)
-		if !ok {
-			return ErrFull
-		}
-		e.mu.evicted = append(e.mu.evicted, out...)
-		e.mu.in = append(e.mu.in, qs...)
-		return nil
-	})
-	if err == ErrFull {
-		return nil, sub.full(e.Stats().Speed)
-	}
-	if err != nil {
+	sub.due = dueAt(qs[0].arrived, rs[0].MaxWait)
+	if err := e.admit(sub, rs[0].Place); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -195,6 +184,7 @@ func (e *Engine) post(f func() error) error {
 
 // intake takes in all requests and aborts that have come since the last call.
 func (e *Engine) intake() {
+	e.shedLate()
 	e.mu.Lock()
 	in, aborts, evicted := e.mu.in, e.mu.aborts, e.mu.evicted
 	e.mu.in, e.mu.aborts, e.mu.evicted = nil, nil, nil
@@ -237,7 +227,7 @@ func (e *Engine) begin(chunks []scheduler.Chunk) {
 // giveUp ends submissions that have lost their places to others.
 func (e *Engine) giveUp(evicted []*submission) {
 	for _, s := range evicted {
-		err := s.full(e.counts.Speed)
+		err := s.refusal(e.counts.Speed)
 		for _, q := range s.requests {
 			e.end(q, Failed, err)
 		}

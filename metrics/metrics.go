@@ -44,12 +44,19 @@ const (
 	KeyTokens      Reason = "key_tokens"      // per minute
 	KeyDayTokens   Reason = "key_day_tokens"  // per day
 	KeyConcurrency Reason = "key_concurrency" // requests at a time
+
+	// What is waiting.
+	QueuedTokens Reason = "queued_tokens" // the prompts that wait are too long
+	QueueTime    Reason = "queue_time"    // it would wait for too long
 )
 
-var reasons = []Reason{KeyRequests, KeyTokens, KeyDayTokens, KeyConcurrency, EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Connections, Uploads, StoreBusy, DiskFull, DiskFailed}
+var reasons = []Reason{QueuedTokens, QueueTime, KeyRequests, KeyTokens, KeyDayTokens, KeyConcurrency, EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Connections, Uploads, StoreBusy, DiskFull, DiskFailed}
 
 // otherReason stands for reasons without a series of their own. It has none until it is needed.
 const otherReason Reason = "other"
+
+// refusals are requests that were refused as EngineFull, and as QueuedTokens.
+type refusals struct{ places, prompts atomic.Uint64 }
 
 // Metrics are the series of a server. Its methods may be called from any goroutine.
 type Metrics struct {
@@ -63,7 +70,7 @@ type Metrics struct {
 	requestBytes, responseBytes *prometheus.SummaryVec
 
 	rejected                                           *prometheus.CounterVec
-	full                                               atomic.Uint64 // requests that were refused as EngineFull
+	full                                               refusals
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
 	logged, loggedBytes, recorded, lost, unset         prometheus.Counter
 	called, callsLost                                  prometheus.Counter
@@ -165,8 +172,11 @@ func (m *Metrics) Rejected(r Reason) {
 		r = otherReason
 	}
 	m.rejected.WithLabelValues(string(r)).Inc()
-	if r == EngineFull {
-		m.full.Add(1)
+	switch r {
+	case EngineFull:
+		m.full.places.Add(1)
+	case QueuedTokens:
+		m.full.prompts.Add(1)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/engine"
@@ -102,7 +101,7 @@ const number = "0"
 // newSeries returns the series of an engine, which begin at 0 and count since a moment, in
 // seconds since 1970. full counts the requests that any engine of the server has refused
 // because it was full.
-func newSeries(e *engine.Engine, about Model, full *atomic.Uint64, since float64) *series {
+func newSeries(e *engine.Engine, about Model, full *refusals, since float64) *series {
 	s := &series{engine: e}
 	own := map[string]string{"model_name": about.Name, "engine": number}
 	plain := sorted(own)
@@ -144,7 +143,7 @@ func newSeries(e *engine.Engine, about Model, full *atomic.Uint64, since float64
 }
 
 // addScalars adds the counters and gauges.
-func (s *series) addScalars(about Model, full *atomic.Uint64, since float64) {
+func (s *series) addScalars(about Model, full *refusals, since float64) {
 	of := func(gauge bool, name, help string, labels map[string]string, value func(*engine.Stats, *tally) float64) {
 		kind := "counter"
 		if gauge {
@@ -167,13 +166,13 @@ func (s *series) addScalars(about Model, full *atomic.Uint64, since float64) {
 		of(gauge, name, help, labels, value)
 	}
 	const refused = "Requests refused because of a limit on those that are accepted, by the name of its flag in vLLM."
-	before := full.Load()
+	before, promptsBefore := full.places.Load(), full.prompts.Load()
 	for _, limit := range []struct {
 		reason string
 		value  func(*engine.Stats, *tally) float64
 	}{
-		{"max_num_queued_reqs", func(*engine.Stats, *tally) float64 { return float64(full.Load() - before) }},
-		{"max_num_queued_tokens", func(*engine.Stats, *tally) float64 { return 0 }},
+		{"max_num_queued_reqs", func(*engine.Stats, *tally) float64 { return float64(full.places.Load() - before) }},
+		{"max_num_queued_tokens", func(*engine.Stats, *tally) float64 { return float64(full.prompts.Load() - promptsBefore) }},
 	} {
 		of(false, "vllm:admission_rejections_total", refused, map[string]string{"model_name": about.Name, "reason": limit.reason}, limit.value)
 	}

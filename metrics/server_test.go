@@ -250,6 +250,12 @@ func TestAdmission(t *testing.T) {
 		defer h.stop()
 		h.m.Rejected(EngineFull)
 		h.m.Rejected(QueueFull)
+		h.m.Rejected(QueuedTokens)
+		h.m.Rejected(QueuedTokens)
+		h.m.Rejected(QueueTime)
+		if n := scrape(t, h.m, false).value(t, "vllm:admission_rejections_total", "reason=max_num_queued_tokens"); n != 2 {
+			t.Errorf("%v requests were refused for their tokens, want 2", n)
+		}
 		if n := scrape(t, h.m, false).value(t, "vllm:admission_rejections_total", "reason=max_num_queued_reqs"); n != 1 {
 			t.Errorf("%v refusals", n)
 		}

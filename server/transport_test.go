@@ -124,9 +124,6 @@ func TestFull(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) {
 		s.EngineConfig.MaxLive = 2
-		s.Config.PrepareQueue = 1
-		s.Config.PrepareWorkers = 1
-		s.Config.MaxBodies = int64(s.Config.MaxBody)
 	})
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
@@ -153,7 +150,33 @@ func TestFull(t *testing.T) {
 		servertest.WaitFor(t, "a request", func() bool { return h.Log.Times(transport.LogSubmitted) == n+1 })
 	}
 	full("the engine", "engine is full")
+	h.Told("two", map[string]string{`weir:rejected_requests_total{reason="engine_full"}`: "2"})
+	open()
+	wg.Wait()
+}
 
+// A full queue of preparation answers 503, and so do bodies that have no memory.
+func TestFullPreparation(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.PrepareQueue = 1
+		s.Config.PrepareWorkers = 1
+		s.Config.MaxBodies = int64(s.Config.MaxBody)
+	})
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
+	full := func(what, mind string) {
+		t.Helper()
+		for _, stream := range []bool{false, true} {
+			status, answer, header := h.Get("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": stream}))
+			f := servertest.Refused(t, status, answer, 503, "")
+			if f.Type != "ServiceUnavailableError" || !strings.Contains(f.Message, mind) || header.Get("Retry-After") == "" || header.Get("x-should-retry") != "true" {
+				t.Errorf("%s: %s, Retry-After %q", what, answer, header.Get("Retry-After"))
+			}
+		}
+	}
+	var wg sync.WaitGroup
 	// The preparation queue: one worker that does not come back, one place.
 	id := h.NewID()
 	h.SetNewID(func() string { <-gate; return id() })
@@ -171,7 +194,7 @@ func TestFull(t *testing.T) {
 	h.Instance.Transport().Reserve(rest)
 	full("the bodies", "too many request bodies")
 	h.Instance.Transport().Release(rest)
-	for _, reason := range []string{"engine_full", "queue_full", "memory"} {
+	for _, reason := range []string{"queue_full", "memory"} {
 		h.Told("two of each", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "2"})
 	}
 	open()

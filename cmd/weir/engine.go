@@ -156,7 +156,7 @@ func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 	c := engine.Config{
 		// There are priorities whatever --scheduling-policy says: batches have the lowest. The flag decides whether requests may name one.
 		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: true, WholePrompts: !o.chunked, StateEvery: stateEvery},
-		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt,
+		Caching:   o.caching, MaxLive: o.maxLive, MaxPrompts: o.maxPrompts, MaxChunk: o.longPrompt,
 		ITLTarget: time.Duration(o.itlTarget * float64(time.Millisecond)),
 	}
 	if !o.chunked {
@@ -179,6 +179,9 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, long
 	opt := network.Options(model.Options{BlockTokens: o.blockSize, MaxTokens: maxTokens, MaxSeqs: o.maxSeqs, MaxSeqTokens: longest})
 	if longest := network.Config.MaxSeqTokens; m.maxModelLen < 0 || opt.MaxSeqTokens > longest {
 		return opt, fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", m.maxModelLen, longest)
+	}
+	if o.maxPrompts < 0 {
+		return opt, fmt.Errorf("--max-num-queued-tokens %d: it takes 0 or more", o.maxPrompts)
 	}
 	if !(o.itlTarget >= 0 && o.itlTarget <= maxITLTarget) {
 		return opt, fmt.Errorf("--itl-target %v: it takes 0 to %v milliseconds", o.itlTarget, maxITLTarget)

@@ -61,7 +61,6 @@ var vllmFlags = []vllmFlag{
 		nil, "weir chooses its kernels and batches itself"},
 	{"watermark", []string{"0", "0.0"}, "a sequence that is admitted leaves a free KV block for each that runs"},
 	{"prefill-schedule-interval", []string{"1"}, "prompts may begin in every step"},
-	{"max-num-queued-tokens", impossible, "--max-num-queued and --memory-limit bound what waits"},
 	{"kv-cache-dtype-skip-layers", []string{"", "None"}, "all layers have keys and values of one type"},
 	{"kv-offloading-backend offload-backend offload-num-in-group offload-prefetch-step offload-params cpu-offload-params sleep-preserve-parameter-names", anyValue, "weights and KV blocks stay where they are"},
 	{"swap-space cpu-offload-gb kv-offloading-size offload-group-size", []string{"0", "0.0", "None"}, "weights and KV blocks stay where they are; --kv-cache-memory says how many blocks there are"},

@@ -109,6 +109,7 @@ type engineOptions struct {
 	maxPrefill int     // -1: the default
 	itlTarget  float64 // milliseconds; 0: none
 	maxLive    int
+	maxPrompts int
 	policy     string
 	caching    bool
 	hashAlgo   string
@@ -134,6 +135,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	f.IntVar(&o.maxPrefill, "max-prefill-tokens", -1, "largest number of `tokens` of a step that are spent on prompts while answers are being written; 0 sets no such limit (default: 128, on a GPU 1024)")
 	f.Float64Var(&o.itlTarget, "itl-target", 0, "`milliseconds` between two tokens of running answers that prompts should leave them: while answers are being written, the number of prompt tokens of a step adapts to that, and grows up to --max-num-batched-tokens; prompts keep nearly half of the time, however small it is; 0 lets --max-prefill-tokens decide")
 	f.IntVar(&o.maxLive, "max-num-queued", 4096, "largest number of `choices` that are accepted and not finished; requests beyond it are refused with 503")
+	f.IntVar(&o.maxPrompts, "max-num-queued-tokens", 0, "largest number of prompt `tokens` of requests of which nothing has been computed yet; requests beyond it are refused with 503. A good value is the time to the first token that you want, times the tokens of prompts that are computed in a second; 0 sets no such limit")
 	f.oneOf(&o.policy, "scheduling-policy", "order in which requests are served: fcfs, first come, first served; priority, by their field priority, lower numbers first", "fcfs", "priority")
 	f.BoolVar(&o.caching, "enable-prefix-caching", true, "compute a prefix that several requests share only once")
 	o.hashAlgo = "sha256"

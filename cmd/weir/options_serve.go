@@ -91,6 +91,7 @@ type listenOptions struct {
 	maxBody   size
 	memory    size
 	preparing int
+	queueTime time.Duration
 	heartbeat time.Duration
 }
 
@@ -104,6 +105,7 @@ func (o *listenOptions) bind(f *flagSet) {
 	f.Var(&o.maxBody, "max-body-size", "largest body of a request")
 	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies, preparing them, and answers that are not sent or not read yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
 	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
+	f.Var((*span)(&o.queueTime), "max-queue-time", "how long a request may wait until something of it is computed; one that has waited for so long, or will have by what was measured, is refused with 503. The header X-Max-Queue-Time, in seconds, asks for less; 0 sets no such limit")
 	f.Var((*span)(&o.heartbeat), "sse-heartbeat", "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
 }
 
@@ -278,7 +280,7 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.Background = o.records.background
 	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
 	c.NoRequestID = !o.api.requestIDs
-	c.Heartbeat = o.listen.heartbeat
+	c.Heartbeat, c.MaxQueueTime = o.listen.heartbeat, o.listen.queueTime
 	o.answers.apply(&c.Answers)
 	c.Functions = o.api.functions
 	c.Functions.Settings = o.settings

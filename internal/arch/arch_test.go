@@ -342,6 +342,7 @@ var rules = map[string]rule{
 		tests: []string{"internal/testkit"},
 	},
 	"tools/release": {},
+	"tools/soak":    {},
 	"trajectory": {
 		may:    []string{"internal/jsontext", "internal/longcopy"},
 		tests:  []string{"internal/testkit"},

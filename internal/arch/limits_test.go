@@ -298,6 +298,7 @@ var limitRows = map[string]string{
 	"server.Default.Heartbeat":                  "silence of a stream",
 	"server.Default.MaxLogprobs":                "`top_logprobs`",
 	"server/openai.maxBadWordTokens":            "`bad_words`",
+	"server/openai.longestWait":                 "`X-Max-Queue-Time`",
 	"server/openai.maxID":                       "a request's id",
 	"server/openai.maxLogprobTokens":            "`logprob_token_ids`",
 	"server/openai.maxMetadata":                 "the header `metadata`",

@@ -235,6 +235,14 @@ var table = []row{
 		text: say("The engine is full: too many requests are running or waiting. Please try again later."),
 	},
 	{
+		err: engine.ErrPrompts, kind: "queued-tokens", status: 503, typ: api.TypeUnavailable, reason: metrics.QueuedTokens,
+		text: say("The server is full: the prompts that wait have too many tokens. Please try again later."),
+	},
+	{
+		err: engine.ErrQueueTime, kind: "queue-time", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueTime,
+		text: say("The request cannot begin within the time that it may wait. Please try again later."),
+	},
+	{
 		err: engine.ErrLoading, kind: "loading", status: 503, typ: api.TypeUnavailable, wait: loading, reason: metrics.Loading,
 		text: say("The model is still loading."),
 	},

@@ -367,7 +367,9 @@ func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 	}
 	for i := range p.requests {
 		account(c, &p.requests[i])
+		p.requests[i].MaxWait = w.wait
 	}
+	p.requests[0].Place = w.place
 	st, err := m.Engine.SubmitAll(p.requests)
 	if err != nil {
 		c.Fail(err)

@@ -3,6 +3,8 @@ package openai
 import (
 	"context"
 	"slices"
+	"strconv"
+	"time"
 
 	"weir/api"
 	"weir/auth"
@@ -29,6 +31,8 @@ type work[T any] struct {
 	made   T
 	model  *Model
 	memory *preparing
+	place  *engine.Place // nil: the engine does not compute it
+	wait   time.Duration // see engine.Queueing.MaxWait
 }
 
 // prepareBody reads the body of a JSON request and has a worker prepare it. If it fails,
@@ -43,17 +47,12 @@ func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare pre
 	if n := int64(c.Request.Header.ContentLength()); !s.fits(preparingByte*n + n) {
 		return w, failure.ErrBodyMemory
 	}
-	if err := c.Admit(what.tokens(c.Request.Header.ContentLength())); err != nil {
+	if w.wait, err = s.maxWait(c); err != nil {
 		return w, err
 	}
-	if err := c.ReadBody(); err != nil {
+	body, err := admitBody(c, what)
+	if err != nil {
 		return w, err
-	}
-	body := c.Body()
-	if c.Request.Header.ContentLength() < 0 { // only now its length is known
-		if err := c.Expect(what.tokens(len(body)), 0, 0); err != nil {
-			return w, err
-		}
 	}
 	held := c.Holds()
 	if !s.fits(preparingSize(body) + held) {
@@ -64,6 +63,11 @@ func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare pre
 	// copies, and its results are read only after Do has said that it is done.
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
+	if what == toCompute {
+		if w.place, err = s.reserve(c, w.model, what.tokens(len(body)), w.wait, stop); err != nil {
+			return w, err
+		}
+	}
 	w.memory = newPreparing(s.http.Memory(), c.Tenant(), body, held, stop)
 	in := &input{body: body, from: Sender{c.RequestID, c.Project, c.Who}, memory: w.memory}
 	var bad error
@@ -102,6 +106,62 @@ func prepareBody[T any](s *Service, c *transport.Call, what purpose, prepare pre
 	w.made = *made
 	return w, nil
 }
+
+// admitBody counts the request for its key and reads its body.
+func admitBody(c *transport.Call, what purpose) ([]byte, error) {
+	length := c.Request.Header.ContentLength()
+	if err := c.Admit(what.tokens(length)); err != nil {
+		return nil, err
+	}
+	if err := c.ReadBody(); err != nil {
+		return nil, err
+	}
+	body := c.Body()
+	if length < 0 { // only now it is known
+		return body, c.Expect(what.tokens(len(body)), 0, 0)
+	}
+	return body, nil
+}
+
+// reserve takes a place of the engine for a request, until it is submitted or its call ends. If the
+// place is lost, lost is called.
+func (s *Service) reserve(c *transport.Call, m *Model, tokens int64, wait time.Duration, lost func(error)) (*engine.Place, error) {
+	var r engine.Request
+	account(c, &r)
+	place, err := m.Engine.Reserve(engine.Reservation{
+		Tenant: r.Tenant, Project: r.Project, Weight: r.Weight, ProjectWeight: r.ProjectWeight, Priority: r.Priority,
+		Tokens: int(tokens), Arrived: r.Arrived, MaxWait: wait, Lost: lost,
+	})
+	if err == nil {
+		c.AtEnd(place.Release)
+	}
+	return place, err
+}
+
+// maxWait is how long the request may wait until something of it is computed: as long as the server
+// lets it, or less if it says so in a header. What is computed in the background has no limit.
+func (s *Service) maxWait(c *transport.Call) (time.Duration, error) {
+	if c.Background() {
+		return 0, nil
+	}
+	most := s.cfg.MaxQueueTime
+	text := string(c.Request.Header.Peek("X-Max-Queue-Time"))
+	if text == "" {
+		return most, nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds > 0 && seconds <= longestWait) {
+		return 0, failure.BadRequest("", "X-Max-Queue-Time must be a number of seconds above 0 and at most %d, got %q.", longestWait, text)
+	}
+	asked := max(1, time.Duration(seconds*float64(time.Second)))
+	if most > 0 {
+		asked = min(asked, most)
+	}
+	return asked, nil
+}
+
+// longestWait bounds X-Max-Queue-Time, in seconds.
+const longestWait = 86_400
 
 // tokens is about how many tokens a body of n bytes has, if they count; n below 0: it is not known.
 func (p purpose) tokens(n int) int64 {
@@ -159,11 +219,13 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 	}
 	for i := range done.requests {
 		account(c, &done.requests[i])
+		done.requests[i].MaxWait = w.wait
 	}
 	if done.reply.stream {
 		done.reply.budget = s.unread.open(done.reply.unreadSize())
 		done.requests[0].Budget = done.reply.budget
 	}
+	done.requests[0].Place = w.place
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
 		done.reply.budget.close()

@@ -327,3 +327,85 @@ func TestModelsOfKeys(t *testing.T) {
 		}
 	}
 }
+
+// A request may say how long it waits, and the server too; the shorter time holds. One that has waited
+// for so long is refused before it is tokenized, and is told when to come again.
+func TestQueueTime(t *testing.T) {
+	for _, c := range []struct {
+		server time.Duration
+		header string
+		status int
+		mind   string
+	}{
+		{0, "", 200, ""},
+		{time.Hour, "", 200, ""},
+		{0, "3600", 200, ""},
+		{time.Nanosecond, "", 503, "cannot begin within the time"},
+		{time.Nanosecond, "3600", 503, "cannot begin within the time"},
+		{0, "0.000000001", 503, "cannot begin within the time"},
+		{time.Hour, "1e-9", 503, "cannot begin within the time"},
+		{0, "0", 400, "X-Max-Queue-Time"},
+		{0, "-1", 400, "X-Max-Queue-Time"},
+		{0, "soon", 400, "X-Max-Queue-Time"},
+		{0, "NaN", 400, "X-Max-Queue-Time"},
+		{0, "1e9", 400, "X-Max-Queue-Time"},
+	} {
+		h := newLimited(t, map[string]string{"k": ", limits: {requests_per_minute: 1000}"}, func(s *servertest.Setup) { s.Config.MaxQueueTime = c.server })
+		h.SetClock(time.Now)
+		headers := []string{"Authorization: Bearer k", "Content-Type: application/json"}
+		if c.header != "" {
+			headers = append(headers, "X-Max-Queue-Time: "+c.header)
+		}
+		status, text, header := h.Get("POST", servertest.ChatPath, small, headers...)
+		if status != c.status || !strings.Contains(text, c.mind) {
+			t.Errorf("%v, %q: %d %s", c.server, c.header, status, text)
+		}
+		if status == 200 {
+			h.Stop()
+			continue
+		}
+		if n := h.tokenized.Load(); n != 0 {
+			t.Errorf("%v, %q: %d were tokenized", c.server, c.header, n)
+		}
+		if status == 503 {
+			if header.Get("Retry-After") == "" || header.Get("x-should-retry") != "true" {
+				t.Errorf("%v, %q: %v", c.server, c.header, header)
+			}
+			h.Told("once", map[string]string{`weir:rejected_requests_total{reason="queue_time"}`: "1"})
+		}
+		h.Stop()
+	}
+}
+
+// Prompts that wait have so many tokens together, by the length of their bodies before they are
+// tokenized.
+func TestQueuedTokens(t *testing.T) {
+	h := newLimited(t, map[string]string{"k": ""}, func(s *servertest.Setup) { s.EngineConfig.MaxPrompts, s.Spec.MaxSeqs = 300, 1 })
+	_, release := h.HoldSteps()
+	t.Cleanup(release)
+	var clients sync.WaitGroup
+	send := func(n int) {
+		clients.Go(func() {
+			if status, text, _ := h.ask(servertest.ChatPath, "k", small); status != 200 {
+				t.Errorf("one that was accepted: %d %s", status, text)
+			}
+		})
+		servertest.WaitFor(t, "a request", func() bool { return h.Log.Times("request submitted") == n })
+	}
+	send(1)
+	servertest.WaitFor(t, "its step", func() bool { return h.Engine.Stats().Running == 1 })
+	send(2)
+	before := h.tokenized.Load()
+	long := strings.Replace(small, `"a"`, `"`+strings.Repeat("a ", 700)+`"`, 1)
+	status, text, header := h.ask(servertest.ChatPath, "k", long)
+	if f := servertest.Refused(t, status, text, 503, ""); !strings.Contains(f.Message, "prompts that wait") || header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", status, text)
+	}
+	if h.tokenized.Load() != before {
+		t.Error("it was tokenized")
+	}
+	h.Told("once", map[string]string{`weir:rejected_requests_total{reason="queued_tokens"}`: "1"})
+	send(3)
+	release()
+	clients.Wait()
+}

@@ -38,6 +38,9 @@ type Config struct {
 	// ForceUsage sends usage in every chunk of every stream, and the usage chunk, also where
 	// the request did not ask for them.
 	ForceUsage bool
+	// MaxQueueTime is the longest time that a request may wait until something of it is computed; a
+	// request may ask for less. 0: there is no limit.
+	MaxQueueTime time.Duration
 	// StreamInterval is the least number of tokens in a chunk of a stream; up to 1: each has a
 	// chunk of its own. A request may ask for more.
 	StreamInterval int
@@ -82,6 +85,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("server: Config.StallAfter is %v, want more than 0", c.StallAfter)
 	case c.ReasoningField > api.ReasoningBoth:
 		return fmt.Errorf("server: Config.ReasoningField is %d", c.ReasoningField)
+	case c.MaxQueueTime < 0:
+		return fmt.Errorf("server: Config.MaxQueueTime is %v, want at least 0", c.MaxQueueTime)
 	case c.StreamInterval < 0:
 		return fmt.Errorf("server: Config.StreamInterval is %d, want at least 0", c.StreamInterval)
 	case c.Heartbeat < 0:

@@ -36,7 +36,8 @@ func (c *Call) Failed(err error) failure.Failure {
 		f.RequestID = c.answerID
 	}
 	c.account.failure = f.Kind
-	if f.Reason == metrics.EngineFull {
+	switch f.Reason {
+	case metrics.EngineFull, metrics.QueuedTokens, metrics.QueueTime:
 		c.account.tokens = nil // the engine has accepted it, and given its place away before it began
 	}
 	if c.account.path != "" && c.account.tokens == nil && f.Reason != "" {
