@@ -152,6 +152,14 @@
 // save a part of the first lines, at the price of a second list of edits in the contract of
 // every device; a copy of all that a step may have takes 0.8 ms.
 //
+// # The pace of answers
+//
+// Config.MaxPrefill of the scheduler bounds how many prompt tokens delay the answers in a step. How many are too many
+// depends on device, network, context and load, so with Config.ITLTarget the loop measures and adapts it
+// (pace.go). The scheduler stays without a clock: it is told the number before each plan. A model of the costs
+// with a coefficient for each part of a batch was the other choice. It has to be fitted where batches hardly differ, and
+// the time of the last steps says the same.
+//
 // # Vectors
 //
 // A request with [Request.Pool] wants vectors, the inputs of the network's head, and no tokens: for embeddings,
@@ -216,6 +224,6 @@
 // before a request is prepared, and what waits for too long. step.go plans a step and gives it
 // to the backend; book.go books what the step gave, pool.go what it gave of vectors. failure.go ends requests that cannot go
 // on. stream.go, backlog.go, text.go and stops.go serve the readers, mask.go and mask_pool.go
-// fill mask rows, work.go bounds what a step does beside its computation, stats.go and
+// fill mask rows, work.go bounds what a step does beside its computation, pace.go how long prompts may make it, stats.go and
 // report.go count, flight.go keeps the newest steps, forget.go empties the prefix cache, and offload.go copies it out and back.
 package engine

@@ -68,6 +68,10 @@ type Config struct {
 	// LoadWait is how long a sequence may be held back until copies of its prefix are there. 0: no longer than it takes to compute
 	// them, by measure, and not at all if that is quicker.
 	LoadWait time.Duration
+	// ITLTarget is how long a step may take because of prompts, while answers are being
+	// written: the number of their tokens then adapts, up to Scheduler.MaxTokens, and
+	// Scheduler.MaxPrefill counts until something is measured. 0: it is always MaxPrefill.
+	ITLTarget time.Duration
 
 	// Tokenizer turns tokens into text. If it is nil, events have no text and stop strings
 	// never match.
@@ -264,6 +268,7 @@ func (e *Engine) configure() error {
 	c.LongAfter = e.spec.LongAfter
 	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching, e.spec.Groups...)
 	e.sched = scheduler.New(*c, e.kv)
+	e.flight.pace = pacer{target: e.cfg.ITLTarget, most: c.MaxTokens}
 	return e.configureOffload()
 }
 

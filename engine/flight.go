@@ -48,6 +48,7 @@ type flight struct {
 	// Only the loop uses these.
 	preemptions uint64     // when the newest was planned
 	speed       retry.Rate // of computed tokens
+	pace        pacer      // how many prompt tokens a step has
 }
 
 // begin adds a step and returns its number.

@@ -25,6 +25,7 @@ type variant struct {
 	oracle  sim.OracleConfig
 
 	maskWait time.Duration
+	target   time.Duration
 }
 
 func (v variant) String() string {
@@ -34,7 +35,7 @@ func (v variant) String() string {
 
 func (v variant) start(t testing.TB) runningEngine {
 	t.Helper()
-	return start(t, engine.Config{Scheduler: v.sched, Caching: v.caching, MaxLive: 1000, MaskWait: v.maskWait}, configuredOracle(v.spec, v.oracle))
+	return start(t, engine.Config{Scheduler: v.sched, Caching: v.caching, MaxLive: 1000, MaskWait: v.maskWait, ITLTarget: v.target}, configuredOracle(v.spec, v.oracle))
 }
 
 // roomy has enough of everything, so that requests do not get in each other's way.
@@ -62,6 +63,7 @@ func variants() []variant {
 	return []variant{
 		{spec: simSpec(20, 8, 7, 4, 1), sched: scheduler.Config{}, caching: true, oracle: lazy},
 		{spec: simSpec(20, 8, 7, 4, 2), sched: scheduler.Config{MaxPrefill: 3}, caching: true, oracle: lazy},
+		{spec: simSpec(40, 4, 60, 6, 2), sched: scheduler.Config{MaxPrefill: 3}, caching: true, oracle: lazy, target: 100 * time.Microsecond},
 		{spec: simSpec(130, 1, 3, 40, 1), sched: priority, caching: true, oracle: sim.OracleConfig{}},
 		{spec: simSpec(130, 1, 3, 40, 2), sched: priority, caching: true, oracle: sim.OracleConfig{}},
 		{spec: simSpec(40, 4, 64, 16, 2), sched: priority, caching: false, oracle: lazy},

@@ -100,6 +100,7 @@ func (e *Engine) stepOverlapped() error {
 //	TableEnd        2     3
 //	At              1     2     both draw at their last token
 func (e *Engine) plan(s *stepData) bool {
+	e.sched.LimitPrefill(e.flight.pace.budget())
 	s.chunks = append(s.chunks[:0], e.sched.Schedule()...)
 	if len(s.chunks) == 0 {
 		return false
@@ -283,6 +284,8 @@ func (e *Engine) finish(s *stepData) error {
 	e.flight.speed.Add(float64(len(s.batch.Tokens)), e.now-before)
 	e.counts.Speed = e.flight.speed.PerSecond()
 	e.offload.measureStep(len(s.batch.Tokens), len(s.batch.QueryEnd), e.now-before)
+	answers, prompt := parts(s.chunks)
+	e.flight.pace.observe(e.now-before, answers, prompt)
 	e.account.stepEnded(e.now)
 	e.counts.Steps++
 	row, top, host, masked, vector := 0, 0, 0, 0, 0

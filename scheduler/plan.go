@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"slices"
 
 	"weir/internal/invariants"
@@ -60,8 +61,8 @@ func (s *Scheduler) planDecodes() (ok bool) {
 		}
 		s.rest = append(s.rest, q)
 	}
-	if decodes > 0 && s.cfg.MaxPrefill > 0 && !s.cfg.WholePrompts {
-		s.left.prefill = s.cfg.MaxPrefill
+	if most := cmp.Or(s.cfg.prefill, s.cfg.MaxPrefill); decodes > 0 && most > 0 && !s.cfg.WholePrompts {
+		s.left.prefill = most
 	}
 	if decodes == 0 || decodes >= s.left.tokens {
 		return true

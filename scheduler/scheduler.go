@@ -42,6 +42,8 @@ type Config struct {
 	// another way: one that grows beyond it is computed anew, from its first token on. 0: there is no such number.
 	LongAfter int
 
+	prefill int // in place of MaxPrefill; 0: that counts, see LimitPrefill
+
 	// Priority orders sequences by (Priority, Arrival) instead of by Arrival alone.
 	Priority bool
 }
@@ -170,6 +172,10 @@ func (s *Scheduler) order(a, b *Sequence) int {
 	}
 	return cmp.Compare(a.ID, b.ID)
 }
+
+// LimitPrefill sets the limit that Config.MaxPrefill is, for the plans from now on. 0: it is
+// that again. The caller, which has a clock, adapts it to the time that steps take.
+func (s *Scheduler) LimitPrefill(n int) { s.cfg.prefill = n }
 
 // Idle reports that no sequence is left to run. Steps may still be in flight.
 func (s *Scheduler) Idle() bool { return s.waiting+len(s.running) == 0 }

@@ -24,6 +24,7 @@ import (
 //	resume id=N                          a sequence sits out no longer
 //	abort id=N
 //	forget [force]                       empty the prefix cache
+//	prefill n=N                          from now on a step has so many prompt tokens beside answers; 0: as config says
 //	state
 //	shares                               what each tenant has
 //	owed                                 what each class of priority is owed
@@ -79,6 +80,8 @@ func (s *script) run(c testkit.Command) string {
 		if s.kv.Stateful() {
 			fmt.Fprintf(&s.out, "free states %d\n", s.kv.FreeStates())
 		}
+	case "prefill":
+		s.s.LimitPrefill(c.Int("n", 0))
 	case "shares":
 		for _, share := range s.s.AppendShares(nil) {
 			fmt.Fprintf(&s.out, "tenant %s of weight %d: running %d waiting %d computed %d\n", share.Tenant, share.Weight, share.Running, share.Waiting, share.Tokens)

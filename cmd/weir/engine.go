@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"weir/backend"
 	"weir/backend/sim"
@@ -157,6 +158,9 @@ func (o *engineOptions) stepLimits(onGPU bool, longest int) (tokens, prefill int
 	return tokens, prefill
 }
 
+// maxITLTarget is the largest --itl-target, in milliseconds: a minute.
+const maxITLTarget = 60_000.0
+
 // stateEvery is the number of prompt tokens after which the state of a network that has one is kept for
 // other prompts: to compute so many again takes some seconds at most, and a long prompt does not
 // fill all slots.
@@ -168,6 +172,7 @@ func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
 		// There are priorities whatever --scheduling-policy says: batches have the lowest. The flag decides whether requests may name one.
 		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: true, WholePrompts: !o.chunked, StateEvery: stateEvery},
 		Caching:   o.caching, MaxLive: o.maxLive, MaxPrompts: o.maxPrompts, MaxChunk: o.longPrompt,
+		ITLTarget: time.Duration(o.itlTarget * float64(time.Millisecond)),
 	}
 	if !o.chunked {
 		c.MaxChunk = 0
@@ -192,6 +197,9 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, long
 	}
 	if o.maxPrompts < 0 {
 		return opt, fmt.Errorf("--max-num-queued-tokens %d: it takes 0 or more", o.maxPrompts)
+	}
+	if !(o.itlTarget >= 0 && o.itlTarget <= maxITLTarget) {
+		return opt, fmt.Errorf("--itl-target %v: it takes 0 to %v milliseconds", o.itlTarget, maxITLTarget)
 	}
 	if o.longPrompt < 0 {
 		return opt, fmt.Errorf("--long-prefill-token-threshold %d: it takes 0 or more", o.longPrompt)

@@ -106,7 +106,8 @@ type engineOptions struct {
 	blockSize  int
 	maxSeqs    int
 	maxTokens  int
-	maxPrefill int // -1: the default
+	maxPrefill int     // -1: the default
+	itlTarget  float64 // milliseconds; 0: none
 	maxLive    int
 	maxPrompts int
 	policy     string
@@ -133,6 +134,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	f.IntVar(&o.maxSeqs, "max-num-seqs", 256, "largest number of `sequences` that run at the same time; unless it is given, no more than --max-num-batched-tokens")
 	f.Var(tokens{&o.maxTokens, false}, "max-num-batched-tokens", "largest number of `tokens` in a step (default: 512, on a GPU 2048; with --no-enable-chunked-prefill at least --max-model-len)")
 	f.IntVar(&o.maxPrefill, "max-prefill-tokens", -1, "largest number of `tokens` of a step that are spent on prompts while answers are being written; 0 sets no such limit (default: 128, on a GPU 1024)")
+	f.Float64Var(&o.itlTarget, "itl-target", 0, "`milliseconds` between two tokens of running answers that prompts should leave them: while answers are being written, the number of prompt tokens of a step adapts to that, and grows up to --max-num-batched-tokens; prompts keep nearly half of the time, however small it is; 0 lets --max-prefill-tokens decide")
 	f.IntVar(&o.maxLive, "max-num-queued", 4096, "largest number of `choices` that are accepted and not finished; requests beyond it are refused with 503")
 	f.IntVar(&o.maxPrompts, "max-num-queued-tokens", 0, "largest number of prompt `tokens` of requests of which nothing has been computed yet; requests beyond it are refused with 503. A good value is the time to the first token that you want, times the tokens of prompts that are computed in a second; 0 sets no such limit")
 	f.oneOf(&o.policy, "scheduling-policy", "order in which requests are served: fcfs, first come, first served; priority, by their field priority, lower numbers first", "fcfs", "priority")

@@ -61,7 +61,7 @@ func TestServeOptions(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"model":"b",` + question[1:]:                                 `"model":"a"`,
 		`{"model":"weir-tiny",` + question[1:]:                         `404`,
-		`{"max_tokens":65,` + question[1:]:                             `max_model_len=64`,
+		`{"truncate_prompt_tokens":65,` + question[1:]:                 `max_model_len = 64`,
 		`{"priority":-1,` + question[1:]:                               `Paris`,
 		`{"logprobs":true,"top_logprobs":3,` + question[1:]:            `max allowed: 2`,
 		`{"chat_template":"x",` + question[1:]:                         `untrusted chat template`,
