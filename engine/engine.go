@@ -68,6 +68,7 @@ type Config struct {
 	// LoadWait is how long a sequence may be held back until copies of its prefix are there. 0: no longer than it takes to compute
 	// them, by measure, and not at all if that is quicker.
 	LoadWait time.Duration
+
 	// ITLTarget is how long a step may take because of prompts, while answers are being
 	// written: the number of their tokens then adapts, up to Scheduler.MaxTokens, and
 	// Scheduler.MaxPrefill counts until something is measured. 0: it is always MaxPrefill.
