@@ -61,7 +61,8 @@ func TestManySchemas(t *testing.T) {
 		case <-ended:
 			busy = false
 		default:
-			if status, answer := h.Chat(nil); status != 200 {
+			// Requests that are being prepared have places in the engine, of which other projects have their share.
+			if status, answer := h.Chat(nil, "Compat-Project: team/neighbour"); status != 200 {
 				t.Errorf("a neighbour: %d %s", status, answer)
 			}
 			most = max(most, heap()-before)
