@@ -28,6 +28,10 @@ test: ## all tests, with invariants on; then the allocation tests without
 	$(GO) test -tags $(TAGS) -timeout 540s $(PKGS)
 	$(GO) test -run Alloc -timeout 120s $(HOT)
 
+# Some tests take a part of what they could: of random sets of tools, of a suite of schemas, of tiers of instructions.
+test-all: ## the tests that make test runs in part, whole (half an hour)
+	WEIR_TEST_ALL=1 $(GO) test -tags $(TAGS) -timeout 3600s ./chat/toolcall ./grammar ./model
+
 race: ## all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 1800s $(PKGS)
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -244,11 +245,14 @@ func validator(t testing.TB, schema []byte) *jsonschema.Schema {
 
 // TestGrammarRandom: whatever a model that draws at random writes under the grammar, the parser
 // reads calls of the given tools out of it whose arguments obey their schemas, and nothing else
-// where nothing else is allowed.
+// where nothing else is allowed. make test-all draws from 1,000 sets of tools for each format.
 func TestGrammarRandom(t *testing.T) {
-	seeds := 1000
-	if testing.Short() {
+	seeds := 400
+	switch {
+	case testing.Short():
 		seeds = 60
+	case os.Getenv("WEIR_TEST_ALL") != "":
+		seeds = 1000
 	}
 	for _, f := range formats {
 		var n drawCounts
