@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak test-all
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
