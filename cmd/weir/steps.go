@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
@@ -49,15 +51,21 @@ func writeSteps(w io.Writer, steps []engine.StepRecord) error {
 	return err
 }
 
-// dumpSteps writes what the engine did last to standard error.
+// dumpSteps writes what the engine did last to standard error, below a line of the log that says so. Both
+// are written at once and not by the log, whose lines wait for their turn, because the process may be ending.
 func (s *service) dumpSteps(why string) {
 	steps := s.engine.engine.Steps(nil)
-	s.log.Info("the newest steps follow", "reason", why, "steps", len(steps))
-	w := s.options.life.dump
-	if w == nil {
-		w = os.Stderr
+	var text bytes.Buffer
+	slog.New(logHandler(&text, slog.LevelInfo, s.options.logs.format)).Info("the newest steps follow", "reason", why, "steps", len(steps))
+	err := writeSteps(&text, steps)
+	if err == nil {
+		w := s.options.life.dump
+		if w == nil {
+			w = os.Stderr
+		}
+		_, err = w.Write(text.Bytes())
 	}
-	if err := writeSteps(w, steps); err != nil {
+	if err != nil {
 		s.log.Error("the newest steps cannot be written", "error", err)
 	}
 }
