@@ -29,7 +29,7 @@ test: ## all tests, with invariants on; then the allocation tests without
 	$(GO) test -run Alloc -timeout 120s $(HOT)
 
 # Some tests take a part of what they could: of random sets of tools, of a suite of schemas, of tiers of instructions.
-test-all: ## the tests that make test runs in part, whole (half an hour)
+test-all: ## the tests that make test runs in part, whole
 	WEIR_TEST_ALL=1 $(GO) test -tags $(TAGS) -timeout 3600s ./chat/toolcall ./grammar ./model
 
 race: ## all tests under the race detector (needs a C compiler)

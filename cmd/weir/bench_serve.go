@@ -42,14 +42,19 @@ func (o *benchServeOptions) bind(f *flagSet) {
 func setupBenchServe(f *flagSet, env *environment) action {
 	o := &benchServeOptions{}
 	o.bind(f)
+	return loadAction(f, env, &o.benchLoad, o.settle, o.run)
+}
+
+// loadAction is the action of a command that loads a server: what stands after -- goes to servers that it starts.
+func loadAction(f *flagSet, env *environment, l *benchLoad, settle func(*flagSet, []string, func(string) string) error, run func(context.Context, *environment) error) action {
 	return func(args []string) error {
 		if n := f.ArgsLenAtDash(); n >= 0 {
-			args, o.serverArgs = args[:n], args[n:]
+			args, l.serverArgs = args[:n], args[n:]
 		}
-		if err := o.settle(f, args, env.getenv); err != nil {
+		if err := settle(f, args, env.getenv); err != nil {
 			return usageError{err}
 		}
-		return measure(func(ctx context.Context) error { return o.run(ctx, env) })
+		return measure(func(ctx context.Context) error { return run(ctx, env) })
 	}
 }
 

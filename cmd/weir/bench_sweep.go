@@ -55,15 +55,7 @@ func (o *benchSweepOptions) bind(f *flagSet) {
 func setupBenchSweep(f *flagSet, env *environment) action {
 	o := &benchSweepOptions{}
 	o.bind(f)
-	return func(args []string) error {
-		if n := f.ArgsLenAtDash(); n >= 0 {
-			args, o.serverArgs = args[:n], args[n:]
-		}
-		if err := o.settle(f, args, env.getenv); err != nil {
-			return usageError{err}
-		}
-		return measure(func(ctx context.Context) error { return o.run(ctx, env) })
-	}
+	return loadAction(f, env, &o.benchLoad, o.settle, o.run)
 }
 
 func (o *benchSweepOptions) settle(f *flagSet, args []string, getenv func(string) string) error {

@@ -84,8 +84,8 @@
 // columns of 16 rows and 16 columns at once, from lines as tiles have them. The instruction for
 // bfloat16 has an order of additions of its own, so even one row is multiplied with it. Weights in
 // blocks have a scale for 32 columns, and storing the sums of so few takes AMX longer than
-// multiplying: a kernel for Q8 reached 1.6 times the speed of VNNI with numbers in the first-level
-// cache, little of it in whole products, and one for Q4 nothing.
+// multiplying: on a machine that had other work, too, a kernel for Q8 reached 1.6 times the speed of
+// VNNI with numbers in the first-level cache, little of it in whole products, and one for Q4 nothing.
 //
 // Keys and values stored as Int8 have a scale for each head and position, and where the value is a
 // part of its key that part and the rest of the key have one each. A query is

@@ -39,18 +39,7 @@ func testManyRows(t *testing.T, im *impl, f Format, k int) {
 		t.Fatal(err)
 	}
 	src, dst := model.Act{Width: k}, model.Act{Buf: 1, Width: n}
-	product := func(x [][]float32) (y [][]float32) {
-		d.batch = &backend.Batch{Tokens: make([]int32, len(x))}
-		d.input.of.Width = 0
-		for r, row := range x {
-			copy(d.view(src).row(r), row)
-		}
-		d.MatMul(dst, w, src)
-		for r := range x {
-			y = append(y, append([]float32(nil), d.view(dst).row(r)...))
-		}
-		return y
-	}
+	product := func(x [][]float32) [][]float32 { return productOf(d, w, dst, src, x) }
 	var x, alone [][]float32
 	for range rows {
 		x = append(x, randomBanded(rnd, k, 0).v)
@@ -63,4 +52,18 @@ func testManyRows(t *testing.T, im *impl, f Format, k int) {
 			sameBits(t, row, alone[rows-count+r], "%s, %d columns, row %d of %d", f, k, r, count)
 		}
 	}
+}
+
+// productOf is the product of the rows x, each as wide as src, with w.
+func productOf(d *Device, w model.Weight, dst, src model.Act, x [][]float32) (y [][]float32) {
+	d.batch = &backend.Batch{Tokens: make([]int32, len(x))}
+	d.input.of.Width = 0
+	for r, row := range x {
+		copy(d.view(src).row(r), row)
+	}
+	d.MatMul(dst, w, src)
+	for r := range x {
+		y = append(y, append([]float32(nil), d.view(dst).row(r)...))
+	}
+	return y
 }

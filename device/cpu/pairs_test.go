@@ -108,18 +108,7 @@ func testPairProducts(t *testing.T, im *impl, dtype weights.DType, largest float
 		t.Fatal(err)
 	}
 	src, dst := model.Act{Width: k}, model.Act{Buf: 1, Width: n}
-	product := func(x [][]float32) (y [][]float32) {
-		d.batch = &backend.Batch{Tokens: make([]int32, len(x))}
-		d.input.of.Width = 0
-		for r, row := range x {
-			copy(d.view(src).row(r), row)
-		}
-		d.MatMul(dst, w, src)
-		for r := range x {
-			y = append(y, append([]float32(nil), d.view(dst).row(r)...))
-		}
-		return y
-	}
+	product := func(x [][]float32) [][]float32 { return productOf(d, w, dst, src, x) }
 	var x, alone [][]float32
 	for range rows {
 		x = append(x, randomBanded(rnd, k, 0).v)
