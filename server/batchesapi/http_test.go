@@ -261,6 +261,40 @@ func TestB3Bounds(t *testing.T) {
 	send(t, h, strings.Repeat("x", 60))
 }
 
+// TestB3Beside: of two files that are received at the same time and do not fit together, the one that ends
+// last is refused.
+func TestB3Beside(t *testing.T) {
+	db := servertest.NewDB(t)
+	h := newServer(t, batchesapi.NewStore(db, 3<<20, 0), nil)
+	text := form(strings.Repeat("x", 2<<20), "purpose", "batch")
+	slow := h.Raw(t)
+	slow.Send(fmt.Sprintf("POST /v1/files HTTP/1.1\r\nHost: weir\r\n%s\r\nContent-Length: %d\r\n\r\n%s", formType, len(text), text[:len(text)-10]))
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for chunks(t, db) == 0 {
+		<-tick.C
+	}
+	send(t, h, strings.Repeat("y", 2<<20))
+	slow.Send(text[len(text)-10:])
+	if status, body, _ := slow.Answer(); status != 400 || !strings.Contains(body, "room for 1048576") {
+		t.Errorf("%d %s", status, body)
+	}
+	if n := chunks(t, db); n != 2 {
+		t.Errorf("%d chunks", n)
+	}
+}
+
+// chunks returns how many chunks of files there are.
+func chunks(t *testing.T, db *store.DB) (n int) {
+	t.Helper()
+	if err := db.View(func(r *store.Reader) error {
+		return r.Scan(store.Range{Prefix: []byte{'C'}, Keys: true}, func(_, _ []byte) bool { n++; return true })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // TestB3Streamed: a file that is larger than a body may be is received piece by piece and is read back as it was
 // sent. Of one that is refused after some of it was written, nothing is left.
 func TestB3Streamed(t *testing.T) {
@@ -274,16 +308,7 @@ func TestB3Streamed(t *testing.T) {
 	if got := get(t, h, 200, "GET", "/v1/files/"+id, "")["bytes"]; got != float64(len(text)) {
 		t.Errorf("%v bytes", got)
 	}
-	chunks := func() (n int) {
-		t.Helper()
-		if err := db.View(func(r *store.Reader) error {
-			return r.Scan(store.Range{Prefix: []byte{'C'}, Keys: true}, func(_, _ []byte) bool { n++; return true })
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	before := chunks()
+	before := chunks(t, db)
 	file := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n" + text
 	for name, c := range map[string]struct {
 		body string
@@ -300,12 +325,12 @@ func TestB3Streamed(t *testing.T) {
 		if said := fmt.Sprint(answer["error"]); c.want == 413 && !strings.Contains(said, "limit 7340032 bytes") {
 			t.Errorf("%s: %s", name, said)
 		}
-		if n := chunks(); n != before {
+		if n := chunks(t, db); n != before {
 			t.Errorf("%s: %d chunks are left, before there were %d", name, n, before)
 		}
 	}
 	get(t, h, 200, "DELETE", "/v1/files/"+id, "")
-	if n := chunks(); n != 0 {
+	if n := chunks(t, db); n != 0 {
 		t.Errorf("%d chunks of a deleted file", n)
 	}
 }
