@@ -12,6 +12,8 @@ type Report struct {
 	Tokens int             // output tokens
 	Prompt int             // prompt tokens of choices that got their first token, including Cached
 	Cached int             // of Prompt, those found in the prefix cache or shared with the first choice
+	Disk   int             // of Cached, those that were brought back from copies on a disk
+	Memory int             // of Cached, those that were brought back from copies in memory
 	First  []time.Duration // of each choice that got its first token, the time since its arrival
 	Gaps   []Gap           // times between two steps that gave the same choice tokens
 	Ended  []Ended         // choices that ended
@@ -72,6 +74,9 @@ func (e *Engine) reportToken(c *choice) {
 		t.first = e.now
 		r.Prompt += c.seq.Prompt
 		r.Cached += c.seq.Cached
+		disk := min(c.recalled.disk, c.seq.Cached)
+		r.Disk += disk
+		r.Memory += min(c.recalled.memory, c.seq.Cached-disk)
 		r.First = append(r.First, max(0, e.now-c.req.arrived))
 		c.req.stream.began(max(0, t.scheduled-c.req.submitted), max(0, e.now-c.req.arrived))
 	case t.step == e.counts.Steps: // not the first token of this step
