@@ -103,10 +103,11 @@ bench-agree: build ## weir bench serve and vLLM's benchmark measure the same loa
 	$(PYTHON) tools/loadclients/agree.py $(AGREE)
 
 # npm ci refuses a lock file without the programs for systems that the registry it was made with lacks, so npm install.
-clients-agents: build ## Codex CLI, Claude Code, opencode, Qwen Code, Copilot CLI and aider each hold loops of calls against a running weir, without a network (needs Linux, Node 20, npm and Python; AGENTS='--only claude')
-	$(PYTHON) -m venv build/agents && build/agents/bin/pip install -q --disable-pip-version-check -r tools/agents/requirements.txt
+clients-agents: build ## Codex CLI, Claude Code, opencode, Qwen Code, Copilot CLI, pi, Cline, Mistral Vibe, mini-swe-agent and aider each hold loops of calls against a running weir, without a network (needs Linux, Node 20, npm, Python, and for Vibe 3.12 or 3.13 of it; AGENTS='--only claude')
+	@for a in aider mini; do $(PYTHON) -m venv build/agents-$$a && build/agents-$$a/bin/pip install -q --disable-pip-version-check -r tools/agents/requirements-$$a.txt || exit 1; done
+	$$($(PYTHON) tools/newpython.py) -m venv build/agents-vibe && build/agents-vibe/bin/pip install -q --disable-pip-version-check -r tools/agents/requirements-vibe.txt
 	cd tools/agents && npm install --no-save --no-audit --no-fund --ignore-scripts && npm rebuild @anthropic-ai/claude-code opencode-ai
-	$(PYTHON) tools/agents/run.py --weir ./weir --programs tools/agents/node_modules/.bin,build/agents/bin $(AGENTS)
+	$(PYTHON) tools/agents/run.py --weir ./weir --programs tools/agents/node_modules/.bin,build/agents-aider/bin,build/agents-mini/bin,build/agents-vibe/bin $(AGENTS)
 
 browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')
 	$(GO) run ./tools/browsers --weir ./weir $(BROWSERS)

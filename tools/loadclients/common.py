@@ -15,8 +15,6 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOKENIZER = HERE.parent.parent / "models" / "weir-tiny"  # of the bundled model, which the simulated device uses too
-OLDEST = (3, 12)  # what inference-perf wants
-NEWEST = (3, 14)  # the first that vLLM's packages do not all know
 
 
 def pins():
@@ -27,13 +25,9 @@ def pins():
 
 def python():
     """A Python that all of the packages take."""
-    if OLDEST <= sys.version_info[:2] < NEWEST:
-        return sys.executable
-    for minor in range(NEWEST[1] - 1, OLDEST[1] - 1, -1):
-        program = shutil.which(f"python3.{minor}")
-        if program and subprocess.run([program, "-c", ""], capture_output=True).returncode == 0:
-            return program
-    sys.exit("The load generators need Python 3.12 or 3.13, and neither is here: name one with --python, or PYTHON=python3.12 for make.")
+    sys.path.insert(0, str(HERE.parent))
+    import newpython
+    return newpython.find()
 
 
 def environment(venvs, package, version, interpreter):
