@@ -122,7 +122,7 @@ func TestBenchServe(t *testing.T) {
 func TestBenchChat(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result.json")
 	code, out, errOut := runBench("chat", "--binary", "self", "--conversations", "2", "--turns", "3", "--system-len", "20", "--first-len", "30", "--message-len", "10", "--output-len", "4", "--answer-len", "12",
-		"--json", file, "--", "--kv-cache-memory", "64MiB", "--served-model-name", "own")
+		"--json", file, "--header", "Authorization=Bearer k", "--", "--kv-cache-memory", "64MiB", "--served-model-name", "own", "--api-key", "k")
 	if code != 0 || errOut != "" || !strings.Contains(out, "own: 2 conversations at once") || !strings.Contains(out, "\n| 3 | ") || strings.Count(out, "BenchmarkChat/conversations=2/turn=") != 3 {
 		t.Fatalf("exit %d: %s%s", code, out, errOut)
 	}
@@ -136,6 +136,7 @@ func TestBenchChat(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"20 turns":             {"--conversations", "0"},
+		"is not name=value":    {"--header", "x"},
 		"takes no arguments":   {"x"},
 		"for a server that --": {"--", "--port", "1"},
 		"connect":              {"--base-url", "http://127.0.0.1:1"},
