@@ -226,8 +226,8 @@ func TestBenchSweep(t *testing.T) {
 func TestBenchSim(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "sim.json")
-	code, out, errOut := runBench("sim", "--time", "20ms", "--rounds", "1", "--streams", "2", "--tokens", "4", "--sequences", "2", "--idle-streams", "0", "--json", file)
-	if code != 0 || errOut != "" || !strings.Contains(out, "| small chats, not streamed |") || strings.Count(out, "BenchmarkSim/") < 3 {
+	code, out, errOut := runBench("sim", "--time", "20ms", "--rounds", "1", "--streams", "2", "--tokens", "4", "--sequences", "2", "--idle-streams", "0", "--refusals", "100", "--json", file)
+	if code != 0 || errOut != "" || !strings.Contains(out, "| small chats, not streamed |") || !strings.Contains(out, "| refusal by a full server, p99 |") || strings.Count(out, "BenchmarkSim/") < 4 {
 		t.Fatalf("exit %d: %s%s", code, out, errOut)
 	}
 	for _, row := range readJSON(t, file)["rows"].([]any) {
