@@ -134,6 +134,51 @@ func TestWhole(t *testing.T) {
 	}
 }
 
+// counter is a server that leaves so many requests without an answer and refuses all others.
+type counter struct {
+	sync.Mutex
+	places, refused int
+}
+
+// full takes a place, or counts a refusal and returns true.
+func (n *counter) full() bool {
+	n.Lock()
+	defer n.Unlock()
+	if n.places > 0 {
+		n.places--
+		return false
+	}
+	n.refused++
+	return true
+}
+
+func (n *counter) counts() (places, refused int) {
+	n.Lock()
+	defer n.Unlock()
+	return n.places, n.refused
+}
+
+func (n *counter) listen(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go n.serve(c)
+	}
+}
+
+func (n *counter) serve(c net.Conn) {
+	for buf := make([]byte, 100); ; {
+		if _, err := c.Read(buf); err != nil {
+			return
+		}
+		if n.full() {
+			_, _ = c.Write([]byte("HTTP/1.1 503 no\r\nContent-Length: 2\r\n\r\nno"))
+		}
+	}
+}
+
 // TestRefusals: a server is filled until it refuses, and as many requests are timed as are asked for.
 func TestRefusals(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -141,41 +186,15 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	var mu sync.Mutex
-	places, refused := 2, 0
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				for buf := make([]byte, 100); ; {
-					if _, err := c.Read(buf); err != nil {
-						return
-					}
-					mu.Lock()
-					full := places == 0
-					if full {
-						refused++
-					} else {
-						places--
-					}
-					mu.Unlock()
-					if full {
-						_, _ = c.Write([]byte("HTTP/1.1 503 no\r\nContent-Length: 2\r\n\r\nno"))
-					}
-				}
-			}()
-		}
-	}()
+	server := &counter{places: 2}
+	go server.listen(l)
 	leave, err := fill(t.Context(), l.Addr().String(), []byte("x"))
-	if err != nil || places != 0 || refused != 1 {
+	defer leave()
+	if places, refused := server.counts(); err != nil || places != 0 || refused != 1 {
 		t.Fatalf("%d places, %d refused, %v", places, refused, err)
 	}
-	defer leave()
 	each, took, err := waits(t.Context(), l.Addr().String(), 3, 10, answered([]byte("x"), httpFull))
-	if err != nil || len(each) != 10 || !slices.IsSorted(each) || took <= 0 || refused != 11 {
+	if _, refused := server.counts(); err != nil || len(each) != 10 || !slices.IsSorted(each) || took <= 0 || refused != 11 {
 		t.Errorf("%v in %v, %d refused, %v", each, took, refused, err)
 	}
 	if _, _, err := waits(t.Context(), l.Addr().String(), 1, 1, whole([]byte("x"))); err == nil {
