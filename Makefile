@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak test-all
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak test-all
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -64,7 +64,7 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
 	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... ./grammar -run Vectors -v
 
-clients: build clients-hub clients-weave clients-art ## SDKs of OpenAI, Anthropic and Ollama, Vercel AI SDK, LangChain, pydantic-ai and OpenAI's Agents SDK, in JavaScript and Python, with loops of tools; the examples; Weave and ART; against a running weir, and huggingface_hub on the same cache (needs Python, which installs Node)
+clients: build clients-hub clients-weave clients-art clients-load ## SDKs of OpenAI, Anthropic and Ollama, Vercel AI SDK, LangChain, pydantic-ai and OpenAI's Agents SDK, in JavaScript and Python, with loops of tools; the examples; Weave and ART; load generators; against a running weir, and huggingface_hub on the same cache (needs Python, which installs Node)
 	$(PYTHON) -m venv build/examples && build/examples/bin/pip install -q --disable-pip-version-check -r examples/python/requirements.txt
 	$(PYTHON) -m venv build/sdks && build/sdks/bin/pip install -q --disable-pip-version-check -r tools/clients/requirements.txt
 	cd examples/javascript && PATH="$(CURDIR)/build/sdks/bin:$$PATH" npm ci --no-audit --no-fund --ignore-scripts
@@ -95,11 +95,19 @@ weave-difference: build ## generated requests to weir and to the server in Weave
 clients-art: build ## versions of OpenPipe ART's client against a running weir (needs Python; CLIENTS='--version 0.5.18')
 	$(PYTHON) tools/weaveclients/run.py --only openpipe-art $(CLIENTS)
 
+# The packages are several GiB, most of them vLLM's.
+clients-load: build ## vLLM's benchmark, guidellm, AIPerf and inference-perf each put a load on a running weir (needs Python 3.12 or 3.13; LOADS='--only guidellm')
+	$(PYTHON) tools/loadclients/run.py $(LOADS)
+
+bench-agree: build ## weir bench serve and vLLM's benchmark measure the same load and agree within 3 % (needs Python 3.12 or 3.13; AGREE='--streams 1,8 --rounds 3'; minutes)
+	$(PYTHON) tools/loadclients/agree.py $(AGREE)
+
 # npm ci refuses a lock file without the programs for systems that the registry it was made with lacks, so npm install.
-clients-agents: build ## Codex CLI, Claude Code, opencode, Qwen Code, Copilot CLI and aider each hold loops of calls against a running weir, without a network (needs Linux, Node 20, npm and Python; AGENTS='--only claude')
-	$(PYTHON) -m venv build/agents && build/agents/bin/pip install -q --disable-pip-version-check -r tools/agents/requirements.txt
+clients-agents: build ## Codex CLI, Claude Code, opencode, Qwen Code, Copilot CLI, pi, Cline, Mistral Vibe, mini-swe-agent and aider each hold loops of calls against a running weir, without a network (needs Linux, Node 20, npm, Python, and for Vibe 3.12 or 3.13 of it; AGENTS='--only claude')
+	@for a in aider mini; do $(PYTHON) -m venv build/agents-$$a && build/agents-$$a/bin/pip install -q --disable-pip-version-check -r tools/agents/requirements-$$a.txt || exit 1; done
+	$$($(PYTHON) tools/newpython.py) -m venv build/agents-vibe && build/agents-vibe/bin/pip install -q --disable-pip-version-check -r tools/agents/requirements-vibe.txt
 	cd tools/agents && npm install --no-save --no-audit --no-fund --ignore-scripts && npm rebuild @anthropic-ai/claude-code opencode-ai
-	$(PYTHON) tools/agents/run.py --weir ./weir --programs tools/agents/node_modules/.bin,build/agents/bin $(AGENTS)
+	$(PYTHON) tools/agents/run.py --weir ./weir --programs tools/agents/node_modules/.bin,build/agents-aider/bin,build/agents-mini/bin,build/agents-vibe/bin $(AGENTS)
 
 browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')
 	$(GO) run ./tools/browsers --weir ./weir $(BROWSERS)

@@ -94,6 +94,7 @@ type choice struct {
 	forcer   Forcer // nil: nothing is forced
 	text     text
 	times    choiceTimes
+	recalled recalled
 
 	constraint *constraint // nil: none
 }

@@ -71,6 +71,19 @@ type load struct {
 	missing []kvcache.Key
 	open    map[kvcache.Key]bool // that are being read
 	loaded  int                  // bytes
+	memory  int                  // of loaded, those for which no disk was read
+}
+
+// recalled are the tokens of a choice that were brought back from copies.
+type recalled struct{ disk, memory int }
+
+// split divides what a load has brought by where it was.
+func (l *load) split() recalled {
+	if l.loaded == 0 { // somebody has computed all of it meanwhile
+		return recalled{}
+	}
+	memory := int(int64(l.gain) * int64(l.memory) / int64(l.loaded))
+	return recalled{l.gain - memory, memory}
 }
 
 const (
@@ -271,6 +284,7 @@ func (e *Engine) fetch() {
 			break
 		}
 		o.counts.Hits += uint64(l.gain)
+		l.c.recalled = l.split()
 		if l.loaded > 0 {
 			o.read.Add(float64(l.loaded), now-l.begun)
 		}
@@ -329,6 +343,9 @@ func (e *Engine) takeLoaded() error {
 		}
 		l := o.loads[0]
 		delete(l.open, f.Key)
+		if f.InMemory {
+			l.memory += len(f.Data)
+		}
 		if l.loaded += len(f.Data); !ok { // what comes after it is of no use
 			l.gain, l.missing = 0, nil
 			clear(l.open)

@@ -12,6 +12,8 @@ type Report struct {
 	Tokens int             // output tokens
 	Prompt int             // prompt tokens of choices that got their first token, including Cached
 	Cached int             // of Prompt, those found in the prefix cache or shared with the first choice
+	Disk   int             // of Cached, those that were brought back from copies on a disk
+	Memory int             // of Cached, those that were brought back from copies in memory
 	First  []time.Duration // of each choice that got its first token, the time since its arrival
 	Gaps   []Gap           // times between two steps that gave the same choice tokens
 	Ended  []Ended         // choices that ended
@@ -72,8 +74,11 @@ func (e *Engine) reportToken(c *choice) {
 		t.first = e.now
 		r.Prompt += c.seq.Prompt
 		r.Cached += c.seq.Cached
+		disk := min(c.recalled.disk, c.seq.Cached)
+		r.Disk += disk
+		r.Memory += min(c.recalled.memory, c.seq.Cached-disk)
 		r.First = append(r.First, max(0, e.now-c.req.arrived))
-		c.req.stream.began(max(0, t.scheduled-c.req.submitted), max(0, e.now-c.req.arrived))
+		c.req.stream.began(max(0, t.scheduled-c.req.submitted), max(0, e.now-c.req.arrived), max(0, e.now-max(t.scheduled, c.req.submitted)))
 	case t.step == e.counts.Steps: // not the first token of this step
 	default:
 		d := e.now - t.last
@@ -106,28 +111,29 @@ func (e *Engine) reportEnd(c *choice, r Reason) {
 		}
 	}
 	e.report.Ended = append(e.report.Ended, d)
-	q.stream.ended(r)
+	q.stream.ended(r, t.last-q.arrived)
 }
 
-// streamTimes is what a stream knows of its own course, for the log.
+// streamTimes is what a stream knows of its own course, for logs and traces.
 type streamTimes struct {
-	begun        bool
-	queue, first time.Duration
-	reason       Reason // of the choice that ended last
+	begun                 bool
+	queue, first, prefill time.Duration
+	last                  time.Duration // from the arrival to the last token of the choices that have ended
+	reason                Reason        // of the choice that ended last
 }
 
 // began notes the times of the first choice that got a token.
-func (s *Stream) began(queue, first time.Duration) {
+func (s *Stream) began(queue, first, prefill time.Duration) {
 	s.mu.Lock()
-	if !s.mu.times.begun {
-		s.mu.times.begun, s.mu.times.queue, s.mu.times.first = true, queue, first
+	if t := &s.mu.times; !t.begun {
+		t.begun, t.queue, t.first, t.prefill = true, queue, first, prefill
 	}
 	s.mu.Unlock()
 }
 
-func (s *Stream) ended(r Reason) {
+func (s *Stream) ended(r Reason, last time.Duration) {
 	s.mu.Lock()
-	s.mu.times.reason = r
+	s.mu.times.reason, s.mu.times.last = r, max(s.mu.times.last, last)
 	s.mu.Unlock()
 }
 
@@ -137,6 +143,15 @@ func (s *Stream) Waits() (queue, first time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.times.queue, s.mu.times.first, s.mu.times.begun
+}
+
+// Course are the times in which the first choice that got a token came to it from its first step,
+// and from there to the last token of all choices that have ended.
+func (s *Stream) Course() (prefill, decode time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &s.mu.times
+	return t.prefill, max(0, t.last-t.first)
 }
 
 // Finish is why the choice ended that ended last, in vLLM's words; "" as long as none has.

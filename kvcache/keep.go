@@ -211,6 +211,8 @@ func (w *walk) append(dst []Key, salt Hash, tokens []int32, n int) []Key {
 type Content struct {
 	Key  Key
 	Data []byte
+
+	InMemory bool // of a copy: no disk was read for it
 }
 
 // Published reports whether a block or a state is found in the pool.

@@ -194,12 +194,14 @@ func (s *Store) Fetch(k kvcache.Key, n int) bool {
 	if kept := s.mu.memory.get(k, n); kept != nil {
 		s.gave(copy(data, kept))
 		s.mu.stats.FromMemory++
+		job.InMemory = true
 		r.done = append(r.done, job.Content)
 		s.mu.wake()
 		return true
 	}
 	if w := s.mu.writes.pending[k]; w != nil && len(w.data) == n {
 		s.gave(copy(data, w.data))
+		job.InMemory = true
 		r.done = append(r.done, job.Content)
 		s.mu.wake()
 		return true

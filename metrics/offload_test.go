@@ -30,6 +30,7 @@ func ask(salt byte, prompt, output int) engine.Request {
 type kept struct {
 	copies map[kvcache.Key][]byte
 	asked  []kvcache.Key
+	onDisk bool
 }
 
 func (k *kept) Has(key kvcache.Key) bool          { return k.copies[key] != nil }
@@ -44,7 +45,7 @@ func (k *kept) Fetch(key kvcache.Key, n int) bool {
 
 func (k *kept) Fetched(dst []kvcache.Content, most int) []kvcache.Content {
 	for _, key := range k.asked {
-		dst = append(dst, kvcache.Content{Key: key, Data: k.copies[key]})
+		dst = append(dst, kvcache.Content{Key: key, Data: k.copies[key], InMemory: !k.onDisk})
 	}
 	k.asked = nil
 	return dst
@@ -53,7 +54,8 @@ func (k *kept) Fetched(dst []kvcache.Content, most int) []kvcache.Content {
 // TestOffload: copies of the prefix cache are counted, and servers without them have no series of them.
 func TestOffload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := startKeeping(t, simple, nil, &kept{copies: map[kvcache.Key][]byte{}})
+		copies := &kept{copies: map[kvcache.Key][]byte{}}
+		h := startKeeping(t, simple, nil, copies)
 		defer h.stop()
 		h.m.SetCopies(func() Copies {
 			return Copies{FileBytes: 1, MemoryBytes: 2, Files: 3, Dropped: 4, WriteErrors: 5, Damaged: 6, Evicted: 7, FromMemory: 8, Reading: 9, Writing: 10}
@@ -106,5 +108,37 @@ func TestEvents(t *testing.T) {
 		if got := p.value(t, name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
+	}
+}
+
+// TestCachedBySource: cached tokens count for the place that they were in, and add up.
+func TestCachedBySource(t *testing.T) {
+	for _, onDisk := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := startKeeping(t, simple, nil, &kept{copies: map[kvcache.Key][]byte{}, onDisk: onDisk})
+			defer h.stop()
+			told := func(want map[string]float64) {
+				t.Helper()
+				p, sum := scrape(t, h.m, false), 0.
+				for _, source := range []string{"device", "host", "p2p", "disk", "external_unspecified"} {
+					got := p.value(t, "vllm:prompt_tokens_cached_by_source_total", "source="+source)
+					if sum += got; got != want[source] {
+						t.Errorf("%s: %v, want %v", source, got, want)
+					}
+				}
+				if got := p.value(t, "vllm:prompt_tokens_cached_total"); got != sum {
+					t.Errorf("together %v, want %v", got, sum)
+				}
+			}
+			h.run(t, ask(1, 96, 20))
+			told(nil)
+			h.run(t, ask(1, 96, 1))
+			told(map[string]float64{"device": 80})
+			if err := h.ForgetPrefixes(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+			h.run(t, ask(1, 96, 1))
+			told(map[string]float64{"device": 80, map[bool]string{false: "host", true: "disk"}[onDisk]: 80})
+		})
 	}
 }

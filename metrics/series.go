@@ -79,6 +79,7 @@ type cells struct {
 // shows one moment.
 type tally struct {
 	prompt, cached, generated uint64
+	disk, memory              uint64    // of cached, those that were brought back from copies
 	ended                     [6]uint64 // choices by engine.Reason
 	cells                     [histograms]cells
 }
@@ -215,9 +216,11 @@ func (s *series) addScalars(about Model, full *refusals, since float64) {
 	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.prompt - t.cached }, "source", "local_compute")
 	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.cached }, "source", "local_cache_hit")
 	count("vllm:prompt_tokens_by_source_total", source, func(*engine.Stats, *tally) uint64 { return 0 }, "source", "external_kv_transfer")
-	const tier = "Prompt tokens found in the prefix cache, by the memory that it is in: this server's device only."
-	count("vllm:prompt_tokens_cached_by_source_total", tier, func(st *engine.Stats, _ *tally) uint64 { return st.PrefixHits }, "source", "device")
-	for _, other := range []string{"host", "p2p", "disk", "external_unspecified"} {
+	const tier = "Cached prompt tokens by where their keys and values were: on the device, or in copies in memory or on a disk."
+	count("vllm:prompt_tokens_cached_by_source_total", tier, func(_ *engine.Stats, t *tally) uint64 { return t.cached - t.disk - t.memory }, "source", "device")
+	count("vllm:prompt_tokens_cached_by_source_total", tier, func(_ *engine.Stats, t *tally) uint64 { return t.memory }, "source", "host")
+	count("vllm:prompt_tokens_cached_by_source_total", tier, func(_ *engine.Stats, t *tally) uint64 { return t.disk }, "source", "disk")
+	for _, other := range []string{"p2p", "external_unspecified"} {
 		count("vllm:prompt_tokens_cached_by_source_total", tier, func(*engine.Stats, *tally) uint64 { return 0 }, "source", other)
 	}
 	count("vllm:generation_tokens_total", "Output tokens.", func(_ *engine.Stats, t *tally) uint64 { return t.generated })
@@ -301,6 +304,8 @@ func (s *series) observe(r *engine.Report) {
 	t := &s.mu.tally
 	t.prompt += uint64(r.Prompt)
 	t.cached += uint64(r.Cached)
+	t.disk += uint64(r.Disk)
+	t.memory += uint64(r.Memory)
 	t.generated += uint64(r.Tokens)
 	if r.Tokens > 0 {
 		s.tokens(iterationTokens, r.Prompt+r.Tokens)

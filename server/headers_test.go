@@ -37,7 +37,7 @@ func headersInSource(t *testing.T) (headers map[string]map[string]bool, tests ma
 	t.Helper()
 	// What the HTTP library does for us, and what is ignored on purpose.
 	headers = map[string]map[string]bool{
-		"Requests":  {"content-type": true, "content-length": true, "transfer-encoding": true, "expect": true, "connection": true, "traceparent": true, "tracestate": true},
+		"Requests":  {"content-type": true, "content-length": true, "transfer-encoding": true, "expect": true, "connection": true},
 		"Responses": {"content-type": true, "connection": true},
 	}
 	uses := map[string]*regexp.Regexp{

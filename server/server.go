@@ -75,6 +75,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Keys != nil {
 		s.counts.SetCredentials(cfg.Keys.Stale)
 	}
+	if t := cfg.Traces; t != nil {
+		s.counts.SetTraces(func() metrics.Spans { return metrics.Spans(t.Counts()) })
+	}
 	if cfg.Trajectories.Archive != nil {
 		to := cfg.recording(s.http.Memory(), s.log, s.http.Now)
 		if cfg.Feedback != nil {

@@ -102,7 +102,7 @@ var vllmFlags = []vllmFlag{
 		anyValue, "--log-level and --enable-log-requests say what is logged"},
 	{"enable-ssl-refresh", nil, "the files of TLS are always read again when they change"},
 	{"enable-log-outputs", impossibleSwitch, "what was said is never logged"},
-	{"otlp-traces-endpoint collect-detailed-traces", impossible, "there are no traces; GET /metrics has the times"},
+	{"collect-detailed-traces", impossible, "a trace has the span of a request, with its times in the engine"},
 	{"ssl-ciphers", impossible, "the cipher suites are those that Go holds for safe"},
 	{"grpc-port tool-server", impossible, "this server speaks HTTP only"},
 	{"grpc", impossibleSwitch, "this server speaks HTTP only"},

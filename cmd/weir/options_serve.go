@@ -63,6 +63,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 	}
 	o.heapIsLimited = getenv("GOMEMLIMIT") != ""
 	o.logs.settle(f.given["enable-log-requests"])
+	o.logs.getenv = getenv
 	if key := getenv("VLLM_API_KEY"); key != "" && len(o.access.keys) == 0 && o.access.credentials == "" {
 		o.access.keys = []string{key}
 	}
@@ -263,15 +264,19 @@ type logOptions struct {
 	unlogged string // paths, separated by commas
 	silent   bool   // --disable-log-requests, vLLM's older name of --no-enable-log-requests
 	uvicorn  bool   // --disable-uvicorn-access-log, which is about the same lines
+	traces   string // --otlp-traces-endpoint
+
+	getenv func(string) string
 }
 
 func (o *logOptions) bind(f *flagSet) {
-	f.group("Logs")
+	f.group("Logs and traces")
 	f.oneOf(&o.level, "log-level", "least level of the messages that are logged to standard error", "info", "debug", "warn", "error")
 	f.oneOf(&o.format, "log-format", "form of the log: text, or json with an object for each line, durations in seconds", "text", "json")
 	f.BoolVar(&o.requests, "enable-log-requests", false, "log every finished request: its ids, key's name, project, route, status, tokens and times, but no text of prompts or answers (default: with --log-format json)")
 	f.BoolVar(&o.probes, "log-probes", false, "with --enable-log-requests, log those to paths that need no key, too, such as /health and /metrics")
 	f.StringVar(&o.unlogged, "disable-access-log-for-endpoints", "", "`paths`, separated by commas, whose requests --enable-log-requests leaves out")
+	f.StringVar(&o.traces, "otlp-traces-endpoint", "", "`URL` of the OpenTelemetry collector that the spans of requests are sent to, such as http://localhost:4318/v1/traces or, with gRPC, grpc://localhost:4317 (default: what OTEL_EXPORTER_OTLP_ENDPOINT says)")
 	f.BoolVar(&o.uvicorn, "disable-uvicorn-access-log", false, "")
 	f.Lookup("disable-uvicorn-access-log").Hidden = true
 	f.BoolVar(&o.silent, "disable-log-requests", false, "")

@@ -121,6 +121,10 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 	cfg.Responses, cfg.Batches = stored.responses, stored.batches
 	cfg.Weave = server.Weave{Calls: stored.calls, Objects: stored.objects, Queues: stored.queues}
 	cfg.Feedback, cfg.Trajectories.Archive, cfg.Trajectories.Spool = stored.book, stored.archive, stored.spool
+	if cfg.Traces, err = o.logs.openTraces(log); err != nil {
+		return usageError{err}
+	}
+	defer closeTraces(cfg.Traces, log)
 	if s.http, err = server.New(cfg); err != nil {
 		return err
 	}

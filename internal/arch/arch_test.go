@@ -246,7 +246,7 @@ var rules = map[string]rule{
 	},
 	"server": {
 		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
-		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer"},
+		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer", "tracing/tracetest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/batchesapi": {
@@ -305,7 +305,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "ratelimit", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "ratelimit", "server/failure", "tracing", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "internal/testkit", "internal/tlsfiles", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
@@ -347,6 +347,13 @@ var rules = map[string]rule{
 	},
 	"tools/release": {},
 	"tools/soak":    {},
+	"tracing": {
+		may:   []string{"internal/retry"},
+		tests: []string{"tracing/tracetest"},
+	},
+	"tracing/tracetest": {
+		may: []string{"tracing"},
+	},
 	"trajectory": {
 		may:    []string{"internal/jsontext", "internal/longcopy"},
 		tests:  []string{"internal/testkit"},

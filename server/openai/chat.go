@@ -12,7 +12,10 @@ import (
 )
 
 // ChatCompletions answers POST /v1/chat/completions.
-func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareChat) }
+func (s *Service) ChatCompletions(c *transport.Call) {
+	operation(c, "chat")
+	s.generate(c, s.prepareChat)
+}
 
 // generationTokens is how many tokens at the end of a prompt are taken for the generation prompt of its
 // chat template, which the next turn of the conversation may not repeat: it begins with the answer

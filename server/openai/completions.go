@@ -13,7 +13,10 @@ import (
 )
 
 // Completions answers POST /v1/completions.
-func (s *Service) Completions(c *transport.Call) { s.generate(c, s.prepareTexts) }
+func (s *Service) Completions(c *transport.Call) {
+	operation(c, "text_completion")
+	s.generate(c, s.prepareTexts)
+}
 
 // prepareTexts does for /v1/completions what prepareChat does for chats. It makes one
 // request of the engine for each prompt, all with the same parameters.

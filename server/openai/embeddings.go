@@ -348,12 +348,16 @@ func (s *Service) pooled(m *Model, q *api.Options, from Sender, kind string, inp
 // pool prepares a request, submits it to the engine and answers with what is made of the vectors.
 func (s *Service) pool(c *transport.Call, prepare preparation[*pooled]) {
 	s.track(c)
+	operation(c, "embeddings")
 	w, err := prepareBody(s, c, toCompute, prepare)
 	if err != nil {
 		c.Fail(err)
 		return
 	}
 	p, m := w.made, w.model
+	if span := c.Span(); span != nil {
+		span.Model = m.Names[0]
+	}
 	if err := c.Expect(int64(p.prompt), 0, 0); err != nil {
 		w.memory.leave()
 		c.Fail(err)

@@ -184,6 +184,28 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	s.generateFor(c, prepare, (*transport.Call).Fail)
 }
 
+// operation says in the span of a call, if there is one, what it asks of the model, in the words of
+// OpenTelemetry's conventions for generative AI.
+func operation(c *transport.Call, name string) {
+	if span := c.Span(); span != nil {
+		span.Operation = name
+	}
+}
+
+// describe tells the span of a call, if there is one, what was asked for.
+func (p *prepared) describe(c *transport.Call) {
+	span := c.Span()
+	if span == nil {
+		return
+	}
+	r := &p.requests[0]
+	span.Model, span.Stream, span.Drawn, span.Choices = p.asked, p.reply.stream, true, max(1, r.N)
+	span.Temperature, span.TopP, span.TopK = r.Sampling.Temperature, r.Sampling.TopP, r.Sampling.TopK
+	if p.bounded {
+		span.MaxTokens = r.Limits.MaxTokens
+	}
+}
+
 // generateFor is generate for an interface that has a form of its own for errors.
 func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared], fail failing) {
 	s.track(c)
@@ -196,6 +218,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 	}
 	done, m := w.made, w.model
 	done.reply.fail = fail
+	done.describe(c)
 	if err := h.checkPrepared(c, m, done); err != nil {
 		w.memory.leave()
 		fail(c, err)

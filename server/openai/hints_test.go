@@ -83,7 +83,7 @@ func TestRequestIDHeaderOff(t *testing.T) {
 	}
 }
 
-// docs/interface/chat-completions.md, section 1.3: tracing is not configured, so its headers do nothing.
+// docs/interface/chat-completions.md, section 1.3: where no traces are sent, their headers do nothing.
 func TestTraceHeaders(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)

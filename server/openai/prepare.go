@@ -21,6 +21,7 @@ type prepared struct {
 	reply      reply
 	options    *api.Options     // keeps the body; nil after detach
 	constraint *api.Constraint  // of the options; set by detach
+	asked      string           // the name that the client has for the model; set by detach
 	bounded    bool             // the client says how many tokens it wants; set by detach
 	recorded   int64            // bytes of the request that its recording keeps; set by detach
 	output     reasoning.Start  // what every choice begins with

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 
 	"weir/api"
@@ -203,20 +204,21 @@ func detached(prepare preparation[*prepared]) preparation[*prepared] {
 	return func(ctx context.Context, m *Model, in *input) (*prepared, error) {
 		p, err := prepare(ctx, m, in)
 		if err == nil {
-			p.detach(in.body)
+			p.detach(m, in.body)
 		}
 		return p, err
 	}
 }
 
 // detach lets go of the body: what a prepared request still needs of it is copied.
-func (p *prepared) detach(body []byte) {
+func (p *prepared) detach(m *Model, body []byte) {
 	if c := p.options.Constraint; c != nil {
 		own := *c
 		own.Schema = api.Raw(bytes.Clone(c.Schema))
 		p.constraint = &own
 	}
 	_, p.bounded = p.options.MaxOutput()
+	p.asked = m.Names[max(0, slices.Index(m.Names, p.options.Model))]
 	p.options = nil
 	if p.calls != nil {
 		p.calls.own()

@@ -110,6 +110,7 @@ type Delta struct {
 
 // Serve answers a request of another interface, as ChatCompletions does for its own.
 func (s *Service) Serve(c *transport.Call, surface Surface) {
+	operation(c, "chat")
 	s.generateFor(c, func(ctx context.Context, m *Model, in *input) (*prepared, error) {
 		return s.prepareSurface(ctx, m, in, surface)
 	}, surface.Fail)

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/metrics"
+	"weir/tracing"
 	"weir/usage"
 )
 
@@ -35,6 +36,8 @@ type account struct {
 	prompt  int    // tokens
 	failure string // kind of the error that the client got, or would have got
 	settled bool
+
+	span *tracing.Request // nil: there are no traces
 }
 
 // Tokens counts what the engine has computed for a request.
@@ -45,6 +48,8 @@ type Tokens interface {
 
 	// Waits are the times to the first step and to the first token; ok is false before that.
 	Waits() (queue, first time.Duration, ok bool)
+	// Course are the times from the first step to the first token, and from that to the last one.
+	Course() (prefill, decode time.Duration)
 	Finish() string // why it ended; "": it has not
 }
 
@@ -72,9 +77,10 @@ func (c *Call) Settle() {
 	used := a.used()
 	c.settleLimits(int64(used.Prompt), int64(used.Completion), status)
 	s.counts.Answered(metrics.Request{Method: a.method, Handler: a.handler, Status: status, Took: took, RequestBytes: a.bytes, ResponseBytes: size})
+	trace := c.endSpan(used, status, took)
 	if a.path == "" {
 		if s.cfg.LogProbes {
-			c.log(used, status, took)
+			c.log(used, status, took, trace)
 		}
 		return
 	}
@@ -82,11 +88,11 @@ func (c *Call) Settle() {
 		s.usage.Add(c.Project, used)
 		s.counts.Used(c.Project, used.Prompt, used.Completion)
 	}
-	c.log(used, status, took)
+	c.log(used, status, took, trace)
 }
 
-// log writes the line of a request that has ended.
-func (c *Call) log(used usage.Counts, status int, took time.Duration) {
+// log writes the line of a request that has ended. trace is the id of its trace; "": it has none.
+func (c *Call) log(used usage.Counts, status int, took time.Duration, trace string) {
 	a, s := &c.account, c.server
 	level := slog.LevelDebug
 	if s.cfg.LogRequests && !slices.Contains(s.cfg.Unlogged, c.Target) {
@@ -95,7 +101,7 @@ func (c *Call) log(used usage.Counts, status int, took time.Duration) {
 	if !s.log.Enabled(context.Background(), level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 20)
+	attrs := make([]slog.Attr, 0, 21)
 	attrs = append(attrs,
 		slog.String("id", cmp.Or(a.id, c.RequestID, c.answerID)), slog.String("request_id", cmp.Or(c.answerID, c.RequestID)),
 		slog.String("method", a.method), slog.String("route", a.handler), slog.String("path", c.Target),
@@ -112,6 +118,9 @@ func (c *Call) log(used usage.Counts, status int, took time.Duration) {
 		if finish := a.tokens.Finish(); finish != "" {
 			attrs = append(attrs, slog.String("finish", finish))
 		}
+	}
+	if trace != "" {
+		attrs = append(attrs, slog.String("trace_id", trace))
 	}
 	if a.failure != "" {
 		attrs = append(attrs, slog.String("error", a.failure))

@@ -11,6 +11,7 @@ import (
 	"weir/auth"
 	"weir/ratelimit"
 	"weir/server/failure"
+	"weir/tracing"
 	"weir/usage"
 )
 
@@ -122,6 +123,8 @@ type Records struct {
 	// KeyLimits counts what is done with keys that have limits. The caller closes it after Shutdown.
 	// nil: the server counts in memory.
 	KeyLimits *ratelimit.Limiter
+	// Traces makes the spans of requests. The caller closes it after Shutdown. nil: there are none.
+	Traces *tracing.Tracer
 }
 
 // DefaultConfig returns the configuration of a server without flags.

@@ -90,6 +90,7 @@ func (s *Server) errandCall(ctx context.Context, e *Errand) (c *Call, stop func(
 		RequestCtx: rc, Who: e.Who, Target: e.Path, RequestID: e.RequestID, Project: e.Project, Begun: s.Now(),
 		server: s, conn: &conn{address: e.Address}, bodyRead: true, decoded: e.Body, background: true,
 	}
+	c.account.span = s.cfg.Traces.Begin("", "")
 	c.body.all, c.body.conn = s.bodies, c.conn
 	c.ctx, c.cancel = context.WithCancelCause(s.base)
 	return c, context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })

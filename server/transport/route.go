@@ -98,6 +98,7 @@ func (s *Server) admit(c *Call) (r Route, ok bool) {
 	// when it reads the body.
 	header := &c.Request.Header
 	c.RequestID = string(header.Peek("X-Request-Id"))
+	c.beginSpan(header)
 	c.requestID()
 	if err := c.wellFormed(); err != nil {
 		c.Fail(err)

@@ -34,6 +34,7 @@ class Agent:
     calls: object = lambda run: []  # of a Run: names and arguments of the calls of the loop, the last of which reads the file
     environment: object = lambda run: {}
     files: object = lambda run: {}  # path below the home: text
+    ends: tuple = ()  # name and arguments of a call that comes with the answer, for an agent that has to be told that it is done
     makes: str = ""  # a file that the calls before the last one make
     ignored: frozenset = frozenset()  # fields that weir may leave out
     model: str = MODEL
@@ -89,6 +90,39 @@ def aider(run):
     return {"OPENAI_API_BASE": f"{run.url}/v1", "OPENAI_API_KEY": KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
+def pi(api):
+    def files(run):
+        base = run.url if api == "anthropic-messages" else f"{run.url}/v1"
+        return {".pi/agent/models.json": json.dumps({"providers": {"weir": {
+            "baseUrl": base, "api": api, "apiKey": KEY, "models": [{"id": run.model, "contextWindow": 65536, "maxTokens": 32000}],
+        }}})}
+    return files
+
+
+def cline(run):
+    settings = {"provider": "openai-compatible", "apiKey": KEY, "model": run.model, "baseUrl": f"{run.url}/v1"}
+    return {".cline/data/settings/providers.json": json.dumps({"version": 1, "lastUsedProvider": "openai-compatible", "modes": {}, "providers": {
+        "openai-compatible": {"settings": settings, "updatedAt": "2026-11-28T00:00:00.000Z", "tokenSource": "manual"}}})}
+
+
+def vibe(run):
+    return {".vibe/config.toml": f"""
+active_model = "{run.model}"
+[[providers]]
+name = "weir"
+api_base = "{run.url}/v1"
+api_key_env_var = "WEIR_KEY"
+[[models]]
+name = "{run.model}"
+provider = "weir"
+alias = "{run.model}"
+"""}
+
+
+def mini(run):
+    return {"OPENAI_API_BASE": f"{run.url}/v1", "OPENAI_API_KEY": KEY, "MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+
 PATCH = "*** Begin Patch\n*** Add File: made.txt\n+made\n*** End Patch\n"
 
 CODEX = Agent("codex", "codex", lambda run: ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", run.task],
@@ -101,6 +135,13 @@ QWEN = Agent("qwen", "qwen", lambda run: ["-p", run.task, "--auth-type", "openai
              calls=lambda run: [("read_file", {"file_path": str(run.note)})], environment=qwen("openai"))
 COPILOT = Agent("copilot", "copilot", lambda run: ["-p", run.task, "--allow-all-tools"],
                 calls=lambda run: [("view", {"path": str(run.note)})], environment=copilot("openai"))
+PI = Agent("pi", "pi", lambda run: ["-p", run.task, "--model", f"weir/{run.model}"],
+           calls=lambda run: [("read", {"path": run.note.name})], environment=lambda run: {"PI_OFFLINE": "1"}, files=pi("openai-completions"), ignored=frozenset(["store"]))
+CLINE = Agent("cline", "cline", lambda run: [run.task], calls=lambda run: [("read_files", {"files": [{"path": str(run.note)}]})], files=cline)
+VIBE = Agent("vibe", "vibe", lambda run: ["-p", run.task, "--auto-approve", "--trust"], calls=lambda run: [("read_file", {"path": str(run.note)})],
+             environment=lambda run: {"WEIR_KEY": KEY}, files=vibe)
+MINI = Agent("mini", "mini", lambda run: ["-m", f"openai/{run.model}", "-t", run.task, "-y", "--exit-immediately"],
+             calls=lambda run: [("bash", {"command": f"cat {run.note.name}"})], environment=mini, ends=("bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}))
 AIDER = Agent("aider", "aider", lambda run: ["--model", f"openai/{run.model}", "--message", run.task, "--yes-always", "--no-git", "--edit-format", "diff",
                                              "--no-check-update", "--no-show-model-warnings", "--analytics-disable", "--no-show-release-notes", run.note.name],
               environment=aider)
@@ -125,5 +166,11 @@ AGENTS = [
     dataclasses.replace(COPILOT, name="copilot-responses", environment=copilot("openai", COPILOT_PROVIDER_WIRE_API="responses"), ignored=HOSTED),
     dataclasses.replace(COPILOT, name="copilot-responses-gpt-5.5", environment=copilot("openai", COPILOT_PROVIDER_WIRE_API="responses"), ignored=HOSTED, model="gpt-5.5"),
     dataclasses.replace(COPILOT, name="copilot-messages", environment=copilot("anthropic")),
+    PI,
+    dataclasses.replace(PI, name="pi-responses", files=pi("openai-responses")),
+    dataclasses.replace(PI, name="pi-messages", files=pi("anthropic-messages")),
+    CLINE,
+    VIBE,
+    MINI,
     AIDER,
 ]

@@ -91,6 +91,11 @@ class Secrets:
     answer: str = dataclasses.field(default_factory=lambda: "seen-" + secrets.token_hex(6))
 
 
+def call(name="", arguments=None):
+    """A call as the template's models write it; nothing without a name."""
+    return f"\n<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>" if name else ""
+
+
 def rules(agent, run, words):
     """The script of a loop: the calls one after the other, and the answer as soon as the prompt has the text of the file."""
     thought = "<think>\nThe file is small.\n</think>\n\n"
@@ -98,10 +103,9 @@ def rules(agent, run, words):
     if not calls:  # an agent without tools, which is given an edit
         edit = f"{run.note.name}\n<<<<<<< SEARCH\n{words.file}\n=======\n{words.answer}\n>>>>>>> REPLACE\n"
         return [{"answer": f"{thought}The note is changed.\n\n{edit}\nThat is {words.answer}."}]
-    script = [{"prompt": f"(?s)<tool_response>.*{words.file}", "answer": f"{thought}The note holds one word: {words.answer}."}]
+    script = [{"prompt": f"(?s)<tool_response>.*{words.file}", "answer": f"{thought}The note holds one word: {words.answer}.{call(*agent.ends)}"}]
     for done, (name, arguments) in reversed(list(enumerate(calls))):
-        call = json.dumps({"name": name, "arguments": arguments})
-        script.append({"prompt": f"(?s)<tools>.*Read the file (.*<tool_response>){{{done}}}", "answer": f"{thought}I call {name}.\n<tool_call>\n{call}\n</tool_call>"})
+        script.append({"prompt": f"(?s)<tools>.*Read the file (.*<tool_response>){{{done}}}", "answer": f"{thought}I call {name}.{call(name, arguments)}"})
     return [*script, {"answer": "Reading a note"}]
 
 
