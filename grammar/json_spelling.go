@@ -2,7 +2,6 @@ package grammar
 
 import (
 	"math/big"
-	"strings"
 )
 
 // Texts inside JSON are decoded texts: a language of strings or a constant says nothing
@@ -141,6 +140,8 @@ type spelling struct {
 	bare  string
 	quote frag           // is around strings, which have no escapes then; nil: they are as in JSON
 	texts *xmlParameters // reads what is between such quotes
+	both  bool           // strings may be as in JSON as well
+	other string         // another name of null; "": there is none
 }
 
 var (
@@ -150,13 +151,32 @@ var (
 
 // text reads the string v.
 func (n *spelling) text(b *builder, from int32, v string) int32 {
-	switch {
-	case n.quote == nil:
-		return b.lit(from, quoteJSON(v))
-	case strings.Contains(v, n.texts.style.end):
-		return b.state()
+	return n.string(b, from, func(at int32) int32 { return b.lit(at, quoteJSON(v)) }, func(at int32) int32 {
+		if n.texts.style.bars(v) {
+			return b.state()
+		}
+		return b.lit(at, v)
+	})
+}
+
+// string reads a string as it is in JSON, or what is between quotes, or either.
+func (n *spelling) string(b *builder, from int32, json, quoted frag) int32 {
+	if n.quote == nil {
+		return json(from)
 	}
-	return n.quote(b.lit(n.quote(from), v))
+	within := func(at int32) int32 { return n.quote(quoted(n.quote(at))) }
+	if n.both {
+		return b.alt(from, json, within)
+	}
+	return within(from)
+}
+
+// nothing reads null.
+func (n *spelling) nothing(b *builder, from int32) int32 {
+	if n.other == "" {
+		return b.lit(from, n.null)
+	}
+	return b.alt(from, func(at int32) int32 { return b.lit(at, n.null) }, func(at int32) int32 { return b.lit(at, n.other) })
 }
 
 // key reads the key k and what follows it, with sep after that.
@@ -186,7 +206,7 @@ func (b *builder) literal(from int32, v any, ws, sep frag) int32 {
 func (b *builder) constant(from int32, v any, ws, sep frag, names *spelling) int32 {
 	switch v := v.(type) {
 	case nil:
-		return b.lit(from, names.null)
+		return names.nothing(b, from)
 	case bool:
 		return b.lit(from, names.of(v))
 	case string:

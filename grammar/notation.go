@@ -114,7 +114,8 @@ func isEBNF(text string) bool {
 }
 
 // definitions lowers d and returns the rule with which it starts. With inJSON its texts are read as
-// they are written inside a JSON string. avoid, if it is not nil, are texts that no terminal is.
+// they are written inside a JSON string. avoid, if it is not nil, are texts that no text and no
+// regular expression of it is.
 func (b *builder) definitions(d *definitions, o Options, inJSON bool, avoid *dfa) int32 {
 	if d.body[d.start] == nil {
 		fail(ErrInvalid, "", "the grammar has no rule %s", d.start)

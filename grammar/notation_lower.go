@@ -16,12 +16,16 @@ type exprLowering struct {
 	// inJSON says that texts are read as they are written inside a JSON string: the characters
 	// that need an escape in their shortest one, and all others as they are.
 	inJSON bool
-	// avoid, if it is not empty, is what no terminal has in it, because the text would end there.
+	// avoid, if it is not empty, is what no text and no regular expression has in it, because the text would
+	// end there. That several of them together do not make it is not looked after.
 	avoid *dfa
 }
 
 // text reads a text.
 func (l *exprLowering) text(from int32, s string) int32 {
+	if l.avoid != nil && l.avoid.match(s) {
+		return l.b.state()
+	}
 	if l.inJSON {
 		s = escaped(s)
 	}

@@ -236,7 +236,7 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 			s.b.eps(f(from), to)
 		}
 	}
-	has(kindNull, func(at int32) int32 { return s.b.lit(at, s.spell.null) })
+	has(kindNull, func(at int32) int32 { return s.spell.nothing(s.b, at) })
 	has(kindBool, func(at int32) int32 {
 		end := s.b.state()
 		for _, v := range a.bools() {
@@ -246,10 +246,7 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 	})
 	has(kindNumber, func(at int32) int32 { return s.number(at, a) })
 	has(kindString, func(at int32) int32 {
-		if quote := s.spell.quote; quote != nil {
-			return quote(s.spell.texts.text(quote(at), a))
-		}
-		return s.string(at, a)
+		return s.spell.string(s.b, at, func(at int32) int32 { return s.string(at, a) }, func(at int32) int32 { return s.spell.texts.text(at, a) })
 	})
 	has(kindArray, func(at int32) int32 { return s.array(at, a) })
 	has(kindObject, func(at int32) int32 { return s.object(at, a) })

@@ -104,7 +104,7 @@ func (s *schemas) comparedArray(from int32, a alternative) (int32, bool) {
 	if l.unique == "" && contains == nil {
 		return 0, false
 	}
-	if s.spell.quote != nil {
+	if s.spell.quote != nil && !s.spell.both {
 		fail(ErrUnsupported, a[0].path, "uniqueItems and contains cannot be enforced in this style")
 	}
 	to := s.b.state()

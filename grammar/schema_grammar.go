@@ -64,9 +64,10 @@ func (s *schemas) parseGrammar(r *stringRules, end string) int32 {
 
 // written reads a text of the grammar of r as it is. Where models write line breaks around strings,
 // both are there: who reads the parameter takes them off, and would else take off one that belongs to the
-// text. A text that has the end of a parameter in it would be read only up to that. No terminal has it in
-// it; that it is not made of several is not looked after, which lines, with a line break at their end,
-// cannot make.
+// text. A text that has the end of a parameter in it would be read only up to that. No text and no regular
+// expression of the grammar has it in it. That it is not made of several is not looked after: a language without it
+// is no language of a grammar in general that could be written down in a bearable size. Lines, with a line break
+// at their end, cannot make it, and package chat/toolcall shows in a test what is read otherwise.
 func (x *xmlParameters) written(from int32, r *stringRules) int32 {
 	rule := x.s.grammarRule(r, x.style.end)
 	if x.style.types[0].name == "true" { // see framed

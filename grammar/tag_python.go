@@ -10,18 +10,24 @@ import "slices"
 //	city="Paris", days=2, deep={"a": [None, True]}
 //
 // Strings, numbers, lists and dicts are spelled as in JSON, which is Python as well; null, true
-// and false are None, True and False, on every level.
+// and false are None, True and False, on every level. A string may also be between single quotes,
+// if nothing in it has to be escaped: LFM 2.5's template writes all of them so.
 //
 // The style gemma is that of Gemma 4, whose strings have a token of their own around them and no
 // escapes, and whose keys have no quotes on any level:
 //
 //	city:<|"|>Paris<|"|>,days:2,deep:{a:[null,true]}
 //
+// null may be None there, which its template makes of it.
+//
 // Names are identifiers.
 
 // gemmaText is how strings are in the style gemma. Like DeepSeek's, they have no line breaks
 // around them.
 var gemmaText = xmlStyle{end: `<|"|>`, types: xmlDSML}
+
+// pythonText is how strings are between the quotes of Python that JSON has not.
+var pythonText = xmlStyle{end: "'", types: xmlDSML, barred: []string{"'", `\`, "\n", "\r"}}
 
 // keywords reads the object of a schema in one of these styles, without what is around it.
 func (t *tags) keywords(from int32, n tagNode, style string) int32 {
@@ -30,11 +36,13 @@ func (t *tags) keywords(from int32, n tagNode, style string) int32 {
 	s := newSchemas(t.b, schema, path, t.schemaOptions(n))
 	s.loose, s.tight, s.spaced = false, false, false // the common rules are those of JSON
 	bare := "="
-	if s.ws, s.sep, s.spell = tight, t.b.space, &pythonSpelling; style == "gemma" {
-		bare = ":"
+	texts := &xmlParameters{b: t.b, s: s, style: &pythonText, path: path}
+	python := pythonSpelling
+	python.quote, python.texts, python.both = func(at int32) int32 { return t.b.lit(at, pythonText.end) }, texts, true
+	if s.ws, s.sep, s.spell = tight, t.b.space, &python; style == "gemma" {
+		bare, texts.style = ":", &gemmaText
 		quote := func(at int32) int32 { return t.lit(at, gemmaText.end) }
-		s.sep, s.spell = tight, &spelling{null: "null", yes: "true", no: "false", bare: bare, quote: quote}
-		s.spell.texts = &xmlParameters{b: t.b, s: s, style: &gemmaText, path: path}
+		s.sep, s.spell = tight, &spelling{null: "null", other: "None", yes: "true", no: "false", bare: bare, quote: quote, texts: texts}
 	}
 	to := t.b.state()
 	objects := false

@@ -87,6 +87,17 @@ func TestTagWarnings(t *testing.T) {
 	}
 }
 
+// TestNamesOfPython: in the style qwen_names_xml the value of a parameter may be a name of Python, and
+// nothing within it.
+func TestNamesOfPython(t *testing.T) {
+	schema := `{"type":"object","properties":{"a":{"type":"boolean"},"b":{"enum":[null,1,true]},"c":{"type":["integer","null"]},"d":{"type":"array"}},"additionalProperties":false}`
+	one := func(name, v string) string { return "<parameter=" + name + ">\n" + v + "\n</parameter>" }
+	good := []string{one("a", "true"), one("a", "True"), one("a", "False"), one("b", "None"), one("b", "True"), one("b", "1"), one("c", "None"), one("d", "[true, null]")}
+	bad := []string{one("a", "None"), one("a", "TRUE"), one("b", "False"), one("c", "True"), one("d", "[True]"), one("d", "None")}
+	checkTexts(t, []textCase{{"names", tag(`{"format":{"type":"json_schema","style":"qwen_names_xml","json_schema":` + schema + `}}`), good, bad},
+		{"JSON", tag(`{"format":{"type":"json_schema","style":"qwen_xml","json_schema":` + schema + `}}`), good[:1], append(bad, good[1:5]...)}})
+}
+
 // TestParametersEndOnce: no string of a parameter contains the end of a parameter, whatever
 // its schema says.
 func TestParametersEndOnce(t *testing.T) {

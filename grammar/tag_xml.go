@@ -8,13 +8,30 @@ import (
 // xmlStyle is a way in which models write the arguments of a tool: as a list of
 // parameters. The value of a parameter is a string as it is, without quotes and escapes,
 // or another value in JSON. The styles are those of xgrammar 0.2.8 (json_schema with
-// style, and qwen_xml_parameter).
+// style, and qwen_xml_parameter), and two of our own: longcat_xml is glm_xml with other tags, and in
+// qwen_names_xml the value of a parameter may be True, False or None as well, as Qwen's templates write
+// them.
 type xmlStyle struct {
 	before string // what stands before the name
 	after  string // what follows the name; a % stands for the type of the value
 	value  string // what stands before the value, with whitespace before it
 	end    string // the end of a parameter, which no string contains
 	types  []xmlType
+	names  bool     // true, false and null may also be written as Python does
+	barred []string // what no string contains; nil: only end
+}
+
+// bars reports whether a string cannot be written.
+func (s *xmlStyle) bars(text string) bool {
+	return slices.ContainsFunc(s.without(), func(w string) bool { return strings.Contains(text, w) })
+}
+
+// without are the texts that no string contains.
+func (s *xmlStyle) without() []string {
+	if s.barred != nil {
+		return s.barred
+	}
+	return []string{s.end}
 }
 
 // xmlType is what some types of values are called in the text before them. Strings are
@@ -31,12 +48,14 @@ var (
 )
 
 var xmlStyles = map[string]*xmlStyle{
-	"qwen_xml":          {"<parameter=", ">", "", "</parameter>", xmlStringOrNot},
-	"minimax_xml":       {`<parameter name="`, `">`, "", "</parameter>", xmlStringOrNot},
-	"glm_xml":           {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", xmlStringOrNot},
-	"deepseek_xml":      {`<｜DSML｜parameter name="`, `" string="%">`, "", "</｜DSML｜parameter>", xmlDSML},
-	"deepseek_v4_1_xml": {`<｜DSML｜ parameter name="`, `" string="%">`, "", "</｜DSML｜ parameter>", xmlDSML},
-	"kimi_k3_xml":       {`<|open|>argument key="`, `" type="%"<|sep|>`, "", "<|close|>argument<|sep|>", xmlKimi},
+	"qwen_xml":          {before: "<parameter=", after: ">", end: "</parameter>", types: xmlStringOrNot},
+	"qwen_names_xml":    {before: "<parameter=", after: ">", end: "</parameter>", types: xmlStringOrNot, names: true},
+	"minimax_xml":       {before: `<parameter name="`, after: `">`, end: "</parameter>", types: xmlStringOrNot},
+	"glm_xml":           {before: "<arg_key>", after: "</arg_key>", value: "<arg_value>", end: "</arg_value>", types: xmlStringOrNot},
+	"longcat_xml":       {before: "<longcat_arg_key>", after: "</longcat_arg_key>", value: "<longcat_arg_value>", end: "</longcat_arg_value>", types: xmlStringOrNot},
+	"deepseek_xml":      {before: `<｜DSML｜parameter name="`, after: `" string="%">`, end: "</｜DSML｜parameter>", types: xmlDSML},
+	"deepseek_v4_1_xml": {before: `<｜DSML｜ parameter name="`, after: `" string="%">`, end: "</｜DSML｜ parameter>", types: xmlDSML},
+	"kimi_k3_xml":       {before: `<|open|>argument key="`, after: `" type="%"<|sep|>`, end: "<|close|>argument<|sep|>", types: xmlKimi},
 }
 
 // xml reads the object of a schema in a style.
@@ -192,7 +211,22 @@ func (x *xmlParameters) json(from int32, a alternative, k kinds) int32 {
 		}
 	}
 	only := x.s.d.node(&object{m: map[string]any{"type": types}, keys: []string{"type"}})
-	return x.ws(x.s.alternative(x.ws(from), append(slices.Clip(a), only)))
+	value := func(at int32) int32 { return x.s.alternative(at, append(slices.Clip(a), only)) }
+	if !x.style.names {
+		return x.ws(value(x.ws(from)))
+	}
+	return x.ws(x.b.alt(x.ws(from), value, func(at int32) int32 { return x.pythonName(at, a) }))
+}
+
+// pythonName reads those of True, False and None that a allows.
+func (x *xmlParameters) pythonName(from int32, a alternative) int32 {
+	to := x.b.state()
+	for _, v := range []any{true, false, nil} {
+		if x.s.holdsAll(v, a) {
+			x.b.eps(x.b.constant(from, v, x.s.ws, x.s.sep, &pythonSpelling), to)
+		}
+	}
+	return to
 }
 
 // text reads a string of a as it is. It does not contain the end of a parameter.
@@ -209,20 +243,25 @@ func (x *xmlParameters) text(from int32, a alternative) int32 {
 	switch {
 	case r.impossible():
 		return x.b.state()
+	case r.grammar != "" && x.style.barred != nil:
+		return x.b.state() // it is written in the other way
 	case r.grammar != "":
 		return x.written(from, &r)
 	case len(r.langs) == 0 && r.least == 0 && r.most < 0:
 		return x.b.call(from, x.anyText())
 	case len(r.langs) == 0:
 		if x.short == 0 {
-			x.short = x.b.shortText([]string{x.style.end}) + 1
+			x.short = x.b.shortText(x.style.without()) + 1
 		}
 		return x.framed(from, func(at int32) int32 { return x.b.callN(at, x.short-1, int32(r.least), int32(r.most)) })
 	}
 	d, ok := x.s.stringDFA(&r)
-	if ok {
+	for _, text := range x.style.without() {
 		var with *dfa
-		if with, ok = regexDFA(&rx{kind: rxCat, subs: rxText(x.style.end)}, true, x.b); ok {
+		if ok {
+			with, ok = regexDFA(&rx{kind: rxCat, subs: rxText(text)}, true, x.b)
+		}
+		if ok {
 			d, ok = d.minus(with)
 		}
 	}
@@ -237,7 +276,7 @@ func (x *xmlParameters) anyText() int32 {
 	if x.free == 0 {
 		r := x.b.rule()
 		x.free = r + 1
-		x.b.accept((&tags{b: x.b}).freeText(x.b.start(r), []string{x.style.end}, triggers{}))
+		x.b.accept((&tags{b: x.b}).freeText(x.b.start(r), x.style.without(), triggers{}))
 	}
 	return x.free - 1
 }
@@ -247,7 +286,7 @@ func (x *xmlParameters) words(from int32, a alternative, values []any) int32 {
 	return x.framed(from, func(at int32) int32 {
 		to := x.b.state()
 		for _, v := range values {
-			if w, ok := v.(string); ok && x.s.holdsAll(v, a) && !strings.Contains(w, x.style.end) {
+			if w, ok := v.(string); ok && x.s.holdsAll(v, a) && !x.style.bars(w) {
 				x.b.eps(x.b.lit(at, w), to)
 			}
 		}

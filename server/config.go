@@ -40,6 +40,8 @@ type Config struct {
 	// Batches keeps what is below /v1/files and /v1/batches; nil: there are no such paths. Whoever
 	// opened its database closes it, after Shutdown.
 	Batches *batchesapi.Store
+	// MaxFile bounds the body with a file of POST /v1/files, in bytes.
+	MaxFile int64
 
 	// Prefixes is what is kept of the prefix cache outside of the engine.
 	Prefixes Prefixes
@@ -100,6 +102,7 @@ func DefaultConfig() Config {
 	return Config{
 		Version:      "devel",
 		Config:       transport.DefaultConfig(),
+		MaxFile:      batchesapi.DefaultFile,
 		Trajectories: Trajectories{Config: trajectoryapi.DefaultConfig(), RecordEvery: time.Second, RewardWait: 24 * time.Hour},
 		Answers: Answers{
 			Limits:      limits,

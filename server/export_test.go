@@ -35,7 +35,7 @@ func (s *Server) AllRoutes() map[string]transport.Route {
 	for path, r := range feedbackapi.New(feedbackapi.Config{}).Routes() {
 		all[path] = transport.Route{Methods: r.Methods}
 	}
-	for _, path := range []string{"", "/input_tokens", "/{id}", "/{id}/cancel", "/{id}/input_items"} {
+	for _, path := range []string{"", "/compact", "/input_tokens", "/{id}", "/{id}/cancel", "/{id}/input_items"} {
 		_, methods, _ := s.responses.Find(responsesapi.Path + path)
 		list := strings.Split(methods, ", ")
 		slices.Sort(list)

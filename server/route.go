@@ -15,6 +15,7 @@ type route struct {
 	methods string // separated by ", "
 	open    bool   // needs no key
 	private bool   // is about other clients: without keys, for this machine alone
+	maxBody int64  // bound of its body; 0: as that of all others
 	basic   bool   // takes Basic credentials, as the functions of Weave do, beside others
 	serve   func(*Server, *transport.Call)
 	when    func(Functions) bool // whether it is there; nil: always
@@ -95,7 +96,7 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 	}
 	if s.batches != nil {
 		if name, methods, serve := s.batches.Find(path); serve != nil {
-			return route{methods: methods, serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true
+			return route{methods: methods, maxBody: s.batches.MaxBody(path), serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true
 		}
 	}
 	if strings.HasPrefix(path, metricsPath) {
@@ -123,7 +124,7 @@ func (r router) Find(path string) (transport.Route, bool) {
 		}
 	default:
 		f, name, found := s.find(path)
-		return transport.Route{Name: name, Methods: f.methods, Open: f.open, Private: f.private, Basic: f.basic, Serve: func(c *transport.Call) { f.serve(s, c) }}, found
+		return transport.Route{Name: name, Methods: f.methods, Open: f.open, Private: f.private, Basic: f.basic, MaxBody: f.maxBody, Serve: func(c *transport.Call) { f.serve(s, c) }}, found
 	}
 	return transport.Route{}, false
 }

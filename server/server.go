@@ -94,7 +94,7 @@ func New(cfg Config) (*Server, error) {
 	})
 	if b := s.cfg.Batches; b != nil {
 		s.batches = batchesapi.New(batchesapi.Config{
-			Store: b, Do: s.http.Do, Holds: s.http.Holds, InFlight: s.batchRequests, MaxFile: s.cfg.MaxBody, Draining: s.http.Draining, Now: s.http.Now, Log: s.log,
+			Store: b, Do: s.http.Do, Holds: s.http.Holds, InFlight: s.batchRequests, MaxFile: s.cfg.MaxFile, MaxLine: s.cfg.MaxBody, Draining: s.http.Draining, Now: s.http.Now, Log: s.log,
 		})
 	}
 	s.messages = messagesapi.New(s.openai, s.http.Memory())

@@ -11,7 +11,7 @@ import (
 // formats are all formats. Detect tries them in this order, so the more special ones come first.
 var formats = []*Format{
 	harmony, mistralIDs, mistral, mistralOld, kimi, deepseekV4, deepseekV32, deepseekV31, deepseekV3, minimax, seed, qwenCoder, glmDense, glm,
-	granite, granite20b, phi4, minimaxOld, jamba, hunyuan, longcat, internlm, llama4Pythonic, pythonic, lfm2, gemma4, llama, granite4, hermes,
+	granite, granite20b, phi4, phi4Each, phi4Tokens, minimaxOld, jamba, hunyuan, longcatTagged, longcat, internlm, llama4Pythonic, pythonic, lfm2, gemma4, llama, granite4, hermes,
 }
 
 // aliases are other names of formats.
@@ -193,17 +193,39 @@ var granite20b = &Format{
 	detect: []string{"<function_call>"},
 }
 
-// phi4 is Phi-4-mini's (phi4mini_tool_parser.py): a list after a word, or between tokens. The model's
-// own template leaves calls out of a history, so no turn of it can be compared.
+// phi4 is Phi-4-mini's as vLLM's prompt asks for it (tool_chat_template_phi4_mini.jinja,
+// phi4mini_tool_parser.py): a list after a word.
 var phi4 = &Format{
 	name: "phi4_mini_json", marks: []string{"functools[", "<|tool_call|>"},
 	section: "functools[", sectionEnd: "\v]",
 	before: "\v", after: "\v", between: "\v, ",
 	object: true, nameKey: "name", argumentsKey: "arguments",
-	also: []*Format{{section: "<|tool_call|>\v[", sectionEnd: "\v]\v<|/tool_call|>", before: "\v", after: "\v", between: "\v, ",
-		object: true, nameKey: "name", argumentsKey: "arguments"}},
-	detect: []string{"<|tool|>", "<|/tool|>"},
+	also:   []*Format{phi4List, phi4Object},
+	detect: []string{"functools["},
 }
+
+// phi4Tokens is the same model's with its own template, which leaves calls out of a history: a list
+// between tokens. It often leaves the second one out, and at times the brackets (phi_fc.py of the Berkeley
+// Function-Calling Leaderboard).
+var phi4Tokens = func() *Format {
+	f := *phi4List
+	f.name, f.variant, f.marks = phi4.name, true, []string{"<|tool_call|>", "functools["}
+	f.also, f.detect = []*Format{phi4, phi4Object}, []string{"<|tool|>", "<|/tool|>"}
+	return &f
+}()
+
+// phi4Each is the same model's as llama.cpp's template writes it, with an object between the tokens.
+var phi4Each = func() *Format {
+	f := *phi4Tokens
+	f.section, f.sectionEnd, f.before, f.after, f.between = "", "", "<|tool_call|>\v", "\v<|/tool_call|>", "\v"
+	f.also, f.detect = []*Format{phi4, phi4List, phi4Object}, []string{"<|tool|>", "<|/tool|>", "<|tool_call|>{"}
+	return &f
+}()
+
+var (
+	phi4List   = &Format{section: "<|tool_call|>\v[", sectionEnd: "\v]\v<|/tool_call|>", before: "\v", after: "\v", between: "\v, ", object: true, nameKey: "name", argumentsKey: "arguments"}
+	phi4Object = &Format{section: "<|tool_call|>\v", sectionEnd: "\v<|/tool_call|>", before: "\v", after: "\v", between: "\v, ", object: true, nameKey: "name", argumentsKey: "arguments"}
+)
 
 // jamba is Jamba's (its template): a list between tags, with a call on each line.
 var jamba = &Format{
@@ -230,14 +252,28 @@ var minimaxOld = &Format{
 	detect: []string{"<tool_calls>", "<beginning_of_sentence>"},
 }
 
-// longcat is LongCat's (longcat_tool_parser.py). Newer models write the arguments as GLM does, in
-// tags of their own, at least at times.
+// longcat is that of LongCat Flash Chat (its model card, longcat_tool_parser.py).
 var longcat = &Format{
 	name: "longcat", marks: []string{"<longcat_tool_call>"},
 	before: "<longcat_tool_call>\n", after: "\n</longcat_tool_call>", between: "\n",
 	object: true, nameKey: "name", argumentsKey: "arguments",
-	also:   []*Format{{before: "<longcat_tool_call>", nameEnds: " \t\r\n<", after: "</longcat_tool_call>", between: "\n", xml: &longcatXML}},
+	also:   []*Format{longcatTags},
 	detect: []string{"<longcat_tool_call>"},
+}
+
+// longcatTagged is that of later models, whose vocabularies have tokens for it: arguments as GLM
+// writes them (mlx_lm/tool_parsers/longcat.py). LongCat Next writes "functions." before a name
+// (github.com/InquiringMinds-AI/longcat-next-multimodal).
+var longcatTagged = func() *Format {
+	f := *longcatTags
+	f.name, f.variant, f.marks = longcat.name, true, longcat.marks
+	f.also, f.detect = []*Format{longcat}, []string{"<longcat_tool_call>", "<longcat_arg_key>"}
+	return &f
+}()
+
+var longcatTags = &Format{
+	before: "<longcat_tool_call>", nameEnds: " \t\r\n<", after: "</longcat_tool_call>", between: "\n", xml: &longcatXML,
+	cleanName: func(name string) string { return strings.TrimPrefix(name, "functions.") },
 }
 
 // internlm is that of InternLM 2 and 3 (internlm2_tool_parser.py).

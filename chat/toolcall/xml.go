@@ -20,11 +20,11 @@ type xmlStyle struct {
 }
 
 var (
-	qwenXML     = xmlStyle{grammar: "qwen_xml", key: "<parameter=", keyEnd: ">", end: "</parameter>", lines: true}
-	seedXML     = xmlStyle{grammar: "qwen_xml", key: "<parameter=", keyEnd: ">", end: "</parameter>", lines: true}
+	qwenXML     = xmlStyle{grammar: "qwen_names_xml", key: "<parameter=", keyEnd: ">", end: "</parameter>", lines: true}
+	seedXML     = xmlStyle{grammar: "qwen_names_xml", key: "<parameter=", keyEnd: ">", end: "</parameter>", lines: true}
 	minimaxXML  = xmlStyle{grammar: "minimax_xml", key: `<parameter name="`, keyEnd: `">`, end: "</parameter>", lines: true}
 	glmXML      = xmlStyle{grammar: "glm_xml", key: "<arg_key>", keyEnd: "</arg_key>", value: "<arg_value>", end: "</arg_value>", lines: true}
-	longcatXML  = xmlStyle{key: "<longcat_arg_key>", keyEnd: "</longcat_arg_key>", value: "<longcat_arg_value>", end: "</longcat_arg_value>", lines: true} // read, and not written
+	longcatXML  = xmlStyle{grammar: "longcat_xml", key: "<longcat_arg_key>", keyEnd: "</longcat_arg_key>", value: "<longcat_arg_value>", end: "</longcat_arg_value>", lines: true}
 	deepseekXML = xmlStyle{grammar: "deepseek_xml", key: `<｜DSML｜parameter name="`, keyEnd: `" string="`, end: "</｜DSML｜parameter>", typed: true}
 )
 

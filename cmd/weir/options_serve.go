@@ -199,6 +199,7 @@ type recordOptions struct {
 	responseQuota       size
 	responseDays        int
 	batchQuota          size
+	maxFile             size
 	batchDays           int
 	background          responsesapi.Background
 }
@@ -208,6 +209,7 @@ func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	o.responseQuota, o.responseDays = responsesapi.DefaultBytes, int(responsesapi.DefaultAge/(24*time.Hour))
 	o.background = responsesapi.Background{MostWaiting: responsesapi.DefaultWaiting, MostOfOwner: responsesapi.DefaultOfOwner, MostAtOnce: responsesapi.DefaultAtOnce}
 	o.batchQuota, o.batchDays = batchesapi.DefaultBytes, int(batchesapi.DefaultAge/(24*time.Hour))
+	o.maxFile = batchesapi.DefaultFile
 	f.group("Stored records")
 	dataDirFlag(f, &o.dir, o.defaultDir, "`folder` for what is kept between runs: the counts of GET /usage, feedback and trajectories. Several servers may share the counts, but only one can have the rest. An empty name keeps nothing")
 	f.Var(&o.minFree, "min-free-disk", "free space on the disk of --data-dir below which nothing is written and writes are refused with 503")
@@ -218,6 +220,7 @@ func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	f.Var(&o.projectQuota, "project-quota", "most bytes of calls and of objects, tables and files that a project may have, such as 100GiB; requests beyond it are refused with 403 until some are deleted (default: no limit)")
 	f.Var(&o.responseQuota, "response-quota", "most bytes of responses of POST /v1/responses that a project keeps, such as 10GiB; beyond it the oldest are dropped; 0: no limit")
 	f.Var(&o.batchQuota, "batch-quota", "most bytes of files of POST /v1/files, and of the results of batches, that a project may have, such as 100GiB; files beyond it are refused with 400 until some are deleted; 0: no limit")
+	f.Var(&o.maxFile, "max-file-size", "largest file of POST /v1/files, with the form that it is sent in; it goes to the disk as it comes, and is not held in memory. A line of it has at most --max-body-size")
 	f.IntVar(&o.batchDays, "batch-retention", o.batchDays, "days after which files and batches are deleted; 0: they are kept")
 	f.IntVar(&o.responseDays, "response-retention", o.responseDays, "days after which responses of POST /v1/responses are deleted; 0: they are kept")
 	f.IntVar(&o.background.MostAtOnce, "background-at-once", o.background.MostAtOnce, "largest `number` of responses in the background that are computed at a time")
@@ -306,7 +309,7 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = o.access.cors.Origins, o.access.cors.Methods, o.access.cors.Headers, o.access.cors.Credentials
 	c.FeedbackBearer, c.AllowedHosts = o.access.bearer, o.access.hosts
 	c.MaxBody, c.MaxBodies = int(o.listen.maxBody), max(c.MaxBodies, int64(o.listen.maxBody))
-	c.Background = o.records.background
+	c.Background, c.MaxFile = o.records.background, int64(o.records.maxFile)
 	c.PrepareQueue, c.LogRequests, c.LogProbes, c.Unlogged = o.listen.preparing, o.logs.requests, o.logs.probes, o.logs.paths()
 	c.NoRequestID = !o.api.requestIDs
 	c.Heartbeat, c.MaxQueueTime = o.listen.heartbeat, o.listen.queueTime

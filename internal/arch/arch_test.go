@@ -249,8 +249,11 @@ var rules = map[string]rule{
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer", "tracing/tracetest"},
 		mayNot: []string{"net/http"},
 	},
+	"server/backlog": {
+		mayNot: []string{"net", "os", "log", "github.com"},
+	},
 	"server/batchesapi": {
-		may:    []string{"api", "auth", "batch", "internal/jsontext", "server/failure", "server/transport", "store"},
+		may:    []string{"api", "auth", "batch", "internal/jsontext", "server/backlog", "server/failure", "server/transport", "store"},
 		tests:  []string{"auth", "backend/sim", "feedback", "server/servertest", "store/storetest"},
 		mayNot: []string{"net/http"},
 	},
@@ -289,7 +292,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"server/responsesapi": {
-		may:    []string{"api", "auth", "internal/jsontext", "server/failure", "server/openai", "server/transport", "store"},
+		may:    []string{"api", "auth", "internal/jsontext", "server/backlog", "server/failure", "server/openai", "server/transport", "store"},
 		tests:  []string{"auth", "backend/sim", "chat", "feedback", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},

@@ -326,6 +326,8 @@ var limitRows = map[string]string{
 	"server/batchesapi.maxFormText":             "a text in the form",
 	"server/batchesapi.maxIDLength":             "an id of a file or batch",
 	"server/batchesapi.maxLines":                "requests of a batch",
+	"server/batchesapi.maxMembers":              "members of the form of a file",
+	"server/batchesapi.maxUploads":              "files that are received",
 	"server/batchesapi.maxName":                 "the name of a file that",
 	"server/batchesapi.maxOpen":                 "batches of a project that",
 	"server/batchesapi.maxPage":                 "batches in a page",

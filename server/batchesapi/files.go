@@ -1,7 +1,7 @@
 package batchesapi
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"mime/multipart"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"weir/api"
 	"weir/internal/jsontext"
@@ -23,126 +25,257 @@ const (
 	maxFiles     = 1000 // of an owner
 	maxName      = 255  // bytes
 	maxFormText  = 1 << 10
+	maxMembers   = 16 // of a form
+	maxUploads   = 32 // files that are read at a time
+	formBuffer   = 64 << 10
+	uploadBytes  = 3*chunkBytes + formBuffer // what reading one holds: a piece, and what the store has of it
 	leastSeconds = 3600
 	maxSeconds   = 2_592_000
 	pageFiles    = maxFiles
 	maxPageFiles = 10_000
 )
 
-// form is what a form with a file says.
-type form struct {
-	name, purpose string
-	content       []byte
-	given         bool
-	seconds       int64 // until the file expires; 0: it does not
+// storeTime bounds how long what was refused may take to be deleted.
+const storeTime = 30 * time.Second
+
+// upload is a form with a file that is being read.
+type upload struct {
+	h       *Handlers
+	owner   owner
+	row     *fileRow
+	room    int64             // bytes of files that the owner may have besides, as far as is known; below 0: any number
+	texts   map[string]string // of the other members
+	given   bool
+	written bool // there may be chunks of it
 }
 
-// readForm reads the form that a file is sent in.
-func readForm(contentType string, body []byte) (f form, bad *api.Error) {
+// readForm reads the form that a file is sent in. The bytes of the file go to the store as they come, so
+// what is wrong with members that follow it is found out when it is there, and the chunks are deleted.
+func (u *upload) readForm(ctx context.Context, contentType string, body *transport.BodyStream) error {
 	_, params, err := mime.ParseMediaType(contentType)
 	if err != nil || params["boundary"] == "" {
-		return f, failure.BadRequest("", "The type of content must be multipart/form-data with a boundary.")
+		return failure.BadRequest("", "The type of content must be multipart/form-data with a boundary.")
 	}
-	texts := map[string]string{}
-	for r := multipart.NewReader(bytes.NewReader(body), params["boundary"]); ; {
+	in := bufio.NewReaderSize(body, formBuffer)
+	for r := multipart.NewReader(in, params["boundary"]); ; {
 		p, err := r.NextRawPart()
 		if errors.Is(err, io.EOF) {
-			break
+			_, err = io.Copy(io.Discard, in) // what follows the form
+			return cmp.Or(body.Err(), err)
 		}
 		var text []byte
-		if err == nil && p.FormName() == "file" {
-			f.content, err = io.ReadAll(p)
-			f.name, f.given = p.FileName(), true
-		} else if err == nil {
-			text, err = io.ReadAll(io.LimitReader(p, maxFormText+1))
+		switch {
+		case err != nil:
+		case len(u.texts) >= maxMembers:
+			return failure.BadRequest("", "The form has more than %d members.", maxMembers)
+		case p.FormName() == "file" && u.given:
+			return failure.BadRequest("file", "The form has two files.")
+		case p.FormName() == "file":
+			u.row.Name, u.given = p.FileName(), true
+			if len(u.row.Name) > maxName {
+				return failure.BadRequest("file", "The name of the file has more than %d bytes.", maxName)
+			}
+			var bad *api.Error
+			if bad, err = u.keepContent(ctx, p); bad != nil {
+				return bad
+			}
+		default:
+			if text, err = io.ReadAll(io.LimitReader(p, maxFormText+1)); err == nil {
+				u.texts[p.FormName()] = string(text)
+			}
+		}
+		if body.Err() != nil {
+			return body.Err()
+		}
+		var stored *storeError
+		if errors.As(err, &stored) {
+			return stored.err
 		}
 		if err != nil || len(text) > maxFormText {
-			return f, failure.BadRequest("", "The form cannot be read, or a member of it has more than %d bytes.", maxFormText)
+			return failure.BadRequest("", "The form cannot be read, or a member of it has more than %d bytes.", maxFormText)
 		}
-		texts[p.FormName()] = string(text)
 	}
-	f.purpose = texts["purpose"]
+}
+
+// storeError is an error of the store, and not of the form.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return e.err.Error() }
+
+// keepContent writes the bytes of the file as they come.
+func (u *upload) keepContent(ctx context.Context, content io.Reader) (bad *api.Error, err error) {
+	piece := make([]byte, chunkBytes)
+	for err == nil {
+		var n int
+		n, err = io.ReadFull(content, piece)
+		if n == 0 || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if u.row.Bytes += int64(n); u.room >= 0 && u.row.Bytes > u.room {
+			return errFull(u.row.Bytes, u.room), nil
+		}
+		u.written = true
+		if _, failed := u.h.cfg.Store.putChunks(ctx, u.owner, u.row.ID, u.row.Chunks, piece[:n]); failed != nil {
+			return nil, &storeError{failed}
+		}
+		u.row.Chunks++
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, partEnded(content)
+	}
+	return nil, err
+}
+
+// partEnded tells the end of a part from that of a body that was cut within it, for which multipart
+// returns io.ErrUnexpectedEOF as well.
+func partEnded(part io.Reader) error {
+	if _, err := part.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return cmp.Or(err, io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// errFull refuses a file for which there is no room.
+func errFull(bytes, room int64) *api.Error {
+	return failure.BadRequest("file", "The file has %d bytes or more, and there is room for %d; delete some files.", bytes, room)
+}
+
+// check checks the other members, and takes from them what the row has.
+func (u *upload) check() *api.Error {
+	u.row.Purpose, u.row.Name = u.texts["purpose"], cmp.Or(u.row.Name, "file")
 	switch {
-	case !f.given:
-		return f, failure.BadRequest("file", "file is missing: send a form with the members file and purpose.")
-	case f.purpose != purposeBatch:
-		return f, failure.BadRequest("purpose", "purpose must be batch, got %s.", clip(f.purpose))
-	case len(f.name) > maxName:
-		return f, failure.BadRequest("file", "The name of the file has more than %d bytes.", maxName)
+	case !u.given:
+		return failure.BadRequest("file", "file is missing: send a form with the members file and purpose.")
+	case u.row.Purpose != purposeBatch:
+		return failure.BadRequest("purpose", "purpose must be batch, got %s.", clip(u.row.Purpose))
 	}
-	anchor, seconds := texts["expires_after[anchor]"], texts["expires_after[seconds]"]
+	anchor, seconds := u.texts["expires_after[anchor]"], u.texts["expires_after[seconds]"]
 	if anchor == "" && seconds == "" {
-		return f, nil
+		return nil
 	}
-	f.seconds, err = strconv.ParseInt(seconds, 10, 64)
-	if err != nil || f.seconds < leastSeconds || f.seconds > maxSeconds || anchor != "created_at" {
-		return f, failure.BadRequest("expires_after", "expires_after must have the anchor created_at and seconds from %d to %d.", leastSeconds, maxSeconds)
+	n, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil || n < leastSeconds || n > maxSeconds || anchor != "created_at" {
+		return failure.BadRequest("expires_after", "expires_after must have the anchor created_at and seconds from %d to %d.", leastSeconds, maxSeconds)
 	}
-	return f, nil
+	u.row.Expires = u.row.Created + n
+	return nil
 }
 
 // createFile answers POST /v1/files.
 func (h *Handlers) createFile(c *transport.Call) {
-	if !c.ReadForm(h.cfg.MaxFile, h.cfg.Draining()) {
+	o := ownerOf(c)
+	if !h.uploads.take(o) {
+		c.Fail(failure.ErrUploads)
 		return
 	}
-	f, bad := readForm(string(c.Request.Header.ContentType()), c.Body())
-	if bad != nil {
-		c.Fail(bad)
+	defer h.uploads.give(o)
+	body := c.FormStream(h.cfg.MaxFile, h.cfg.Draining(), uploadBytes)
+	if body == nil {
 		return
 	}
-	row := &fileRow{ID: "file-" + h.cfg.NewID(), Name: cmp.Or(f.name, "file"), Purpose: f.purpose, Bytes: int64(len(f.content)), Created: h.now(), User: c.Who.User}
-	if f.seconds > 0 {
-		row.Expires = row.Created + f.seconds
-	}
-	if err := h.keep(c.Context(), ownerOf(c), row, f.content); err != nil {
+	row := &fileRow{ID: "file-" + h.cfg.NewID(), Created: h.now(), User: c.Who.User}
+	u := &upload{h: h, owner: o, row: row, texts: map[string]string{}}
+	if err := u.keep(c, body); err != nil {
+		u.drop()
+		if errors.Is(err, failure.ErrTooLarge) { // whose text names the limit of other bodies
+			err = api.ErrTooLarge(int(h.cfg.MaxFile))
+		}
 		c.Fail(err)
 		return
 	}
 	c.Reply(row.append(nil))
 }
 
-// keep writes a file, if its owner may have one more.
-func (h *Handlers) keep(ctx context.Context, o owner, row *fileRow, content []byte) (err error) {
-	s := h.cfg.Store
-	var bad *api.Error
-	room := func(r *store.Reader) error {
-		rows, err := all[fileRow](r, o.key(tagFile, ""))
-		bytes := row.Bytes
-		for _, f := range rows {
-			bytes += f.Bytes
-		}
-		switch {
-		case err != nil:
-		case len(rows) >= maxFiles:
-			bad = failure.BadRequest("file", "There are %d files already; delete some.", len(rows))
-		case s.limit > 0 && bytes > s.limit:
-			bad = failure.BadRequest("file", "The files would have %d bytes, more than %d; delete some.", bytes, s.limit)
-		}
+// keep reads and writes a file, if its owner may have one more.
+func (u *upload) keep(c *transport.Call, body *transport.BodyStream) error {
+	s := u.h.cfg.Store
+	err := s.db.View(func(r *store.Reader) (err error) {
+		u.room, err = s.room(r, u.owner)
 		return err
-	}
-	if err := s.db.View(room); err != nil {
+	})
+	if err != nil {
 		return err
-	}
-	if bad != nil {
-		return bad
 	}
 	if !s.swept.Load() {
-		s.fresh.Store(row.ID, true)
+		s.fresh.Store(u.row.ID, true)
 	}
-	if row.Chunks, err = s.putChunks(ctx, o, row.ID, 0, content); err != nil {
+	if err := u.readForm(c.Context(), string(c.Request.Header.ContentType()), body); err != nil {
 		return err
 	}
-	err = s.db.Update(ctx, func(tx *store.Tx) error {
-		if err := room(&tx.Reader); err != nil || bad != nil {
-			return err
-		}
-		return set(tx, o.key(tagFile, row.ID), row)
-	})
-	if err == nil && bad != nil {
+	if bad := u.check(); bad != nil {
 		return bad
 	}
-	return err
+	return s.db.Update(c.Context(), func(tx *store.Tx) error {
+		room, err := s.room(&tx.Reader, u.owner) // there may be others by now
+		if err == nil && room >= 0 && u.row.Bytes > room {
+			err = errFull(u.row.Bytes, room)
+		}
+		if err != nil {
+			return err
+		}
+		return set(tx, u.owner.key(tagFile, u.row.ID), u.row)
+	})
+}
+
+// room returns how many bytes of files an owner may have besides; below 0: any number.
+func (s *Store) room(r *store.Reader, o owner) (int64, error) {
+	rows, err := all[fileRow](r, o.key(tagFile, ""))
+	switch {
+	case err != nil:
+		return 0, err
+	case len(rows) >= maxFiles:
+		return 0, failure.BadRequest("file", "There are %d files already; delete some.", len(rows))
+	case s.limit <= 0:
+		return -1, nil
+	}
+	room := s.limit
+	for _, f := range rows {
+		room -= f.Bytes
+	}
+	return max(0, room), nil
+}
+
+// drop deletes what has been written of a file that is none. What cannot be deleted is swept at the next start.
+func (u *upload) drop() {
+	if !u.written {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+	defer cancel()
+	u.row.Chunks++ // one may have been written without an answer
+	if err := u.h.cfg.Store.deleteFile(ctx, u.owner, u.row); err != nil {
+		u.h.cfg.Log.Warn("a part of a file that was refused is left until the next start", "id", u.row.ID, "error", err)
+	}
+}
+
+// uploads are the files that are being read, by their owners. One owner has at most half of the places.
+type uploads struct {
+	mu  sync.Mutex
+	all int
+	of  map[owner]int
+}
+
+func (u *uploads) take(o owner) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all >= maxUploads || u.of[o] >= maxUploads/2 {
+		return false
+	}
+	if u.of == nil {
+		u.of = map[owner]int{}
+	}
+	u.all++
+	u.of[o]++
+	return true
+}
+
+func (u *uploads) give(o owner) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.all--
+	if u.of[o]--; u.of[o] == 0 {
+		delete(u.of, o)
+	}
 }
 
 // findFile returns a file that has not expired, or answers that there is none.

@@ -26,7 +26,8 @@ type Config struct {
 	Do       func(context.Context, *transport.Errand) transport.Outcome
 	Holds    func(who *auth.Identity, project string) bool // whether the key of a batch is still good for it
 	InFlight func() int                                    // requests of a batch that are computed at a time
-	MaxFile  int                                           // bytes of a file with the form that it is sent in
+	MaxFile  int64                                         // bytes of a file with the form that it is sent in
+	MaxLine  int                                           // bytes of a line of it
 	Draining func() bool
 	NewID    func() string // makes the part of ids that is a file's or batch's own; nil: it is random
 	Now      func() time.Time
@@ -35,8 +36,9 @@ type Config struct {
 
 // Handlers answer what is below FilesPath and BatchesPath, and compute batches from Begin to Close.
 type Handlers struct {
-	cfg    Config
-	runner *runner
+	cfg     Config
+	runner  *runner
+	uploads uploads
 }
 
 // New returns handlers.
@@ -55,6 +57,14 @@ func (h *Handlers) Close() { h.runner.close() }
 
 // maxIDLength bounds the ids that clients ask for, in bytes.
 const maxIDLength = 128
+
+// MaxBody bounds the body of the requests of a path, in bytes; 0: as that of all others.
+func (h *Handlers) MaxBody(path string) int64 {
+	if path == FilesPath {
+		return h.cfg.MaxFile
+	}
+	return 0
+}
 
 // Find returns the function of a path.
 func (h *Handlers) Find(path string) (name, methods string, serve func(*transport.Call)) {

@@ -14,6 +14,7 @@ import (
 	"weir/feedback"
 	"weir/server/batchesapi"
 	"weir/server/servertest"
+	"weir/store"
 )
 
 type object = map[string]any
@@ -252,12 +253,86 @@ func TestB2Lists(t *testing.T) {
 
 // TestB3Bounds: a form, and the files of a project, are bounded in bytes.
 func TestB3Bounds(t *testing.T) {
-	h := newServer(t, batchesapi.NewStore(servertest.NewDB(t), 100, 0), func(s *servertest.Setup) { s.Config.MaxBody = 5000 })
+	h := newServer(t, batchesapi.NewStore(servertest.NewDB(t), 100, 0), func(s *servertest.Setup) { s.Config.MaxFile = 5000 })
 	first := send(t, h, strings.Repeat("x", 60))
 	get(t, h, 400, "POST", "/v1/files", form(strings.Repeat("x", 60), "purpose", "batch"), formType)
 	get(t, h, 413, "POST", "/v1/files", form(strings.Repeat("x", 6000), "purpose", "batch"), formType)
 	get(t, h, 200, "DELETE", "/v1/files/"+first, "")
 	send(t, h, strings.Repeat("x", 60))
+}
+
+// TestB3Beside: of two files that are received at the same time and do not fit together, the one that ends
+// last is refused.
+func TestB3Beside(t *testing.T) {
+	db := servertest.NewDB(t)
+	h := newServer(t, batchesapi.NewStore(db, 3<<20, 0), nil)
+	text := form(strings.Repeat("x", 2<<20), "purpose", "batch")
+	slow := h.Raw(t)
+	slow.Send(fmt.Sprintf("POST /v1/files HTTP/1.1\r\nHost: weir\r\n%s\r\nContent-Length: %d\r\n\r\n%s", formType, len(text), text[:len(text)-10]))
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for chunks(t, db) == 0 {
+		<-tick.C
+	}
+	send(t, h, strings.Repeat("y", 2<<20))
+	slow.Send(text[len(text)-10:])
+	if status, body, _ := slow.Answer(); status != 400 || !strings.Contains(body, "room for 1048576") {
+		t.Errorf("%d %s", status, body)
+	}
+	if n := chunks(t, db); n != 2 {
+		t.Errorf("%d chunks", n)
+	}
+}
+
+// chunks returns how many chunks of files there are.
+func chunks(t *testing.T, db *store.DB) (n int) {
+	t.Helper()
+	if err := db.View(func(r *store.Reader) error {
+		return r.Scan(store.Range{Prefix: []byte{'C'}, Keys: true}, func(_, _ []byte) bool { n++; return true })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestB3Streamed: a file that is larger than a body may be is received piece by piece and is read back as it was
+// sent. Of one that is refused after some of it was written, nothing is left.
+func TestB3Streamed(t *testing.T) {
+	db := servertest.NewDB(t)
+	h := newServer(t, batchesapi.NewStore(db, 8<<20, 0), func(s *servertest.Setup) { s.Config.MaxBody, s.Config.MaxFile = 1<<20, 7<<20 })
+	text := strings.Repeat("0123456789abcdef\n", 3<<20/17) // of some chunks, and a part of one
+	id := send(t, h, text)
+	if status, got, _ := h.Get("GET", "/v1/files/"+id+"/content", ""); status != 200 || got != text {
+		t.Fatalf("%d, %d bytes, want %d", status, len(got), len(text))
+	}
+	if got := get(t, h, 200, "GET", "/v1/files/"+id, "")["bytes"]; got != float64(len(text)) {
+		t.Errorf("%v bytes", got)
+	}
+	before := chunks(t, db)
+	file := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n" + text
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"no purpose":             {file + "\r\n--x--\r\n", 400},
+		"a wrong purpose behind": {file + "\r\n--x\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nvision\r\n--x--\r\n", 400},
+		"no end":                 {file, 400},
+		"two files":              {file + "\r\n" + file + "\r\n--x--\r\n", 400},
+		"over the quota":         {form(strings.Repeat(text, 2)[:5<<20+1<<19], "purpose", "batch"), 400},
+		"over the limit":         {form(strings.Repeat(text, 3), "purpose", "batch"), 413},
+	} {
+		answer := get(t, h, c.want, "POST", "/v1/files", c.body, formType)
+		if said := fmt.Sprint(answer["error"]); c.want == 413 && !strings.Contains(said, "limit 7340032 bytes") {
+			t.Errorf("%s: %s", name, said)
+		}
+		if n := chunks(t, db); n != before {
+			t.Errorf("%s: %d chunks are left, before there were %d", name, n, before)
+		}
+	}
+	get(t, h, 200, "DELETE", "/v1/files/"+id, "")
+	if n := chunks(t, db); n != 0 {
+		t.Errorf("%d chunks of a deleted file", n)
+	}
 }
 
 // keyring has keys by name, each with more of what the file says of it.

@@ -10,10 +10,11 @@ import (
 
 	"weir/batch"
 	"weir/internal/jsontext"
+	"weir/server/backlog"
 	"weir/server/transport"
 )
 
-// maxRunning is how many batches are computed at a time. Further ones wait, in the order in which they came.
+// maxRunning is how many batches are computed at a time. Further ones wait (package backlog).
 const maxRunning = 4
 
 // heldBytes bounds the lines of a batch that are in flight, in bytes.
@@ -39,13 +40,12 @@ type runner struct {
 	ctx  context.Context
 	stop context.CancelCauseFunc
 
+	queue *backlog.Queue[owner, named]
+
 	mu      sync.Mutex
 	begun   bool // begin was called
-	ready   bool // what an earlier process has left is known
 	closed  bool
-	pending []named
 	running map[named]*run
-	active  sync.WaitGroup
 }
 
 // run is a batch that is being computed.
@@ -81,6 +81,7 @@ func (one *run) count(failed bool, u usage) {
 func newRunner(cfg *Config) *runner {
 	r := &runner{cfg: cfg, running: map[named]*run{}}
 	r.ctx, r.stop = context.WithCancelCause(context.Background())
+	r.queue = backlog.New(backlog.Config[owner, named]{Most: maxRunning, Owner: func(n named) owner { return n.owner }, Run: r.work})
 	return r
 }
 
@@ -92,7 +93,7 @@ func (r *runner) begin() {
 		return
 	}
 	r.begun = true
-	r.active.Go(func() {
+	r.queue.Go(func() {
 		if !r.cfg.Store.db.Used() {
 			r.resume(nil)
 			return
@@ -107,94 +108,53 @@ func (r *runner) begin() {
 				return
 			}
 			r.cfg.Log.Warn("batches that have not ended could not be read", "error", err)
-			pause(r.ctx, again)
+			backlog.Sleep(r.ctx, again)
 		}
 	})
 }
 
 // resume computes the batches of an earlier process, and then what has come meanwhile.
 func (r *runner) resume(open []named) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if len(open) > 0 {
 		r.cfg.Log.Info("going on with batches", "batches", len(open))
 	}
-	for _, n := range r.pending {
-		known := false
-		for _, o := range open {
-			known = known || o == n
-		}
-		if !known {
-			open = append(open, n)
-		}
-	}
-	r.pending = open
-	r.ready = true
 	r.cfg.Store.swept.Store(true)
 	r.cfg.Store.fresh.Clear()
-	r.next()
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
+	r.queue.Prepend(open)
+	r.queue.Start()
 }
 
 // add computes a batch, now or later.
-func (r *runner) add(n named) {
+func (r *runner) add(n named) { r.queue.Add(n) }
+
+// work computes a batch until it has ended or the server stops.
+func (r *runner) work(n named) {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	one := &run{named: n, cancel: cancel}
+	r.mu.Lock()
+	r.running[n] = one
+	r.mu.Unlock()
+	for ctx.Err() == nil || context.Cause(ctx) != errStopped {
+		err := r.run(ctx, one)
+		if err == nil || errors.Is(context.Cause(ctx), errStopped) {
+			break
+		}
+		r.cfg.Log.Warn("a batch has to wait", "batch", n.id, "project", n.owner.project, "error", err)
+		backlog.Sleep(r.ctx, again)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending = append(r.pending, n)
-	r.next()
-}
-
-// next begins batches as long as there is room. r.mu is locked.
-func (r *runner) next() {
-	for r.ready && !r.closed && len(r.pending) > 0 && len(r.running) < maxRunning {
-		n := r.pending[0]
-		r.pending = r.pending[1:]
-		r.start(n)
-	}
-}
-
-// start computes a batch now. r.mu is locked.
-func (r *runner) start(n named) {
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	one := &run{named: n, cancel: cancel}
-	r.running[n] = one
-	r.active.Go(func() {
-		defer cancel(nil)
-		for ctx.Err() == nil || context.Cause(ctx) != errStopped {
-			err := r.run(ctx, one)
-			if err == nil || errors.Is(context.Cause(ctx), errStopped) {
-				break
-			}
-			r.cfg.Log.Warn("a batch has to wait", "batch", n.id, "project", n.owner.project, "error", err)
-			pause(r.ctx, again)
-		}
-		r.mu.Lock()
-		delete(r.running, n)
-		r.next()
-		r.mu.Unlock()
-	})
+	delete(r.running, n)
 }
 
 // cancel ends the computing of a batch whose record says that it is cancelled.
 func (r *runner) cancel(n named) {
+	r.queue.Now(n) // it need not wait for room
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if one := r.running[n]; one != nil {
 		one.cancel(errCancelled)
-		return
-	}
-	for i, p := range r.pending {
-		if p == n && r.ready && !r.closed { // it need not wait for room
-			r.pending = append(r.pending[:i:i], r.pending[i+1:]...)
-			r.start(n)
-			return
-		}
 	}
 }
 
@@ -203,8 +163,9 @@ func (r *runner) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
+	r.queue.Close()
 	r.stop(errStopped)
-	r.active.Wait()
+	r.queue.Wait()
 }
 
 // count sets the counts of a batch that is being computed.
@@ -323,7 +284,7 @@ func (r *runner) input(o owner, row *batchRow) (*batch.Input, error) {
 	if err != nil || f == nil {
 		return nil, err
 	}
-	return batch.NewInput(&contentReader{store: r.cfg.Store, owner: o, file: f}, r.cfg.MaxFile), nil
+	return batch.NewInput(&contentReader{store: r.cfg.Store, owner: o, file: f}, r.cfg.MaxLine), nil
 }
 
 // whileHeld is a context that ends when the key of a batch is revoked or expires.
@@ -331,7 +292,7 @@ func (r *runner) whileHeld(ctx context.Context, row *batchRow) (held context.Con
 	ctx, end := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for ; ctx.Err() == nil; pause(ctx, keyTime) {
+		for ; ctx.Err() == nil; backlog.Sleep(ctx, keyTime) {
 			if !r.cfg.Holds(row.Who, row.Project) {
 				end(errRevoked)
 			}

@@ -36,6 +36,7 @@ const (
 // Limits of a Store that was told nothing.
 const (
 	DefaultBytes = 10 << 30
+	DefaultFile  = 200 << 20 // bytes of a file with its form, as with OpenAI
 	DefaultAge   = 30 * 24 * time.Hour
 )
 

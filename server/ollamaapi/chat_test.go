@@ -42,6 +42,7 @@ func TestTranslate(t *testing.T) {
 		{"O-13", `{"model":"m","stream":false,` + hi + `,"options":{"temperature":0.5,"top_k":3,"top_p":0.9,"min_p":0.1,"seed":7,"repeat_penalty":1.1,"presence_penalty":0.2,"frequency_penalty":0.3,"num_predict":5,"stop":["A"],"num_ctx":10}}`,
 			`{"model":"m",` + hi + `,"temperature":0.5,"top_k":3,"top_p":0.9,"min_p":0.1,"seed":7,"repetition_penalty":1.1,"presence_penalty":0.2,"frequency_penalty":0.3,"max_tokens":5,"stop":["A"]}`},
 		{"O-13 without a bound", `{"model":"m","stream":false,` + hi + `,"options":{"num_predict":-1,"stop":[]}}`, `{"model":"m",` + hi + `}`},
+		{"O-13 no number of tokens", `{"model":"m","stream":false,` + hi + `,"options":{"num_predict":0}}`, `{"model":"m",` + hi + `}`},
 		{"O-13 capped", `{"model":"m","stream":false,` + hi + `,"options":{"num_predict":5000}}`, `{"model":"m",` + hi + `,"max_tokens":1000}`},
 		{"O-14 json", `{"model":"m","stream":false,` + hi + `,"format":"json"}`, `{"model":"m",` + hi + `,"response_format":{"type":"json_object"}}`},
 		{"O-14 none", `{"model":"m","stream":false,` + hi + `,"format":""}`, `{"model":"m",` + hi + `}`},
@@ -112,6 +113,18 @@ func clocked(generates bool) *answer {
 }
 
 func ptr(s string) *string { return &s }
+
+// TestArguments: arguments are an object, whatever the model has written.
+func TestArguments(t *testing.T) {
+	for text, want := range map[string]string{
+		"": `{}`, " ": `{}`, `{"x": 1} `: `{"x": 1}`, `{"x": `: `{"INVALID_JSON":"{\"x\": "}`,
+		`[1]`: `{"INVALID_JSON":"[1]"}`, `"a"`: `{"INVALID_JSON":"\"a\""}`, `null`: `{"INVALID_JSON":"null"}`,
+	} {
+		if got := string(appendArguments(nil, text)); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
 
 // TestAnswers: whole answers and streams, in which a call is one line (O-30, O-31, O-32, O-33).
 func TestAnswers(t *testing.T) {

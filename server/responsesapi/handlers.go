@@ -67,6 +67,8 @@ func (h *Handlers) Find(path string) (name, methods string, serve func(*transpor
 		return Path, "POST", h.create
 	case rest == "/input_tokens":
 		return path, "POST", h.count
+	case rest == "/compact":
+		return path, "POST", h.compact
 	}
 	id, what, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
 	if rest[0] != '/' || id == "" || len(id) > maxIDLength {
@@ -106,6 +108,16 @@ func (h *Handlers) count(c *transport.Call) {
 	h.cfg.Service.CountPrompt(c, h, func(dst []byte, tokens int) []byte {
 		return append(strconv.AppendInt(append(dst, `{"object":"response.input_tokens","input_tokens":`...), int64(tokens), 10), '}')
 	})
+}
+
+// compact answers POST /v1/responses/compact, by which OpenAI's server replaces the items of a conversation
+// by an opaque one that is shorter. An item that kept the conversation as it is would be an answer in this form,
+// but clients that compact because the context is full would come again with the next turn, and so on.
+// It is 400 and not 404, because Codex sends a request that was answered 404 six times.
+func (h *Handlers) compact(c *transport.Call) {
+	e := failure.BadRequest("", "This server does not compact conversations. Ask the model for a summary of the items in a response of its own, or drop the oldest.")
+	e.Name = "no-compaction"
+	c.Fail(e)
 }
 
 // Fail answers with an error. This interface has the form that the whole of OpenAI's has.

@@ -406,3 +406,17 @@ func TestP16Ignored(t *testing.T) {
 		t.Errorf("%q", ignored)
 	}
 }
+
+// TestP27Compact: compaction is refused in OpenAI's form, and nothing is said to be at that path but POST.
+func TestP27Compact(t *testing.T) {
+	h := newServer(t, nil)
+	for _, body := range []string{`{"model":"tiny","input":[{"role":"user","content":"Hi"}]}`, ""} {
+		status, answer, header := h.Get("POST", "/v1/responses/compact", body)
+		if status != 400 || !strings.Contains(answer, `"error":{`) || !strings.Contains(answer, "does not compact conversations") {
+			t.Errorf("%q: %d %s %v", body, status, answer, header)
+		}
+	}
+	if status, answer, _ := h.Get("GET", "/v1/responses/compact", ""); status != 405 {
+		t.Errorf("GET: %d %s", status, answer)
+	}
+}

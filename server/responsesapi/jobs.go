@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/server/backlog"
 	"weir/server/failure"
 	"weir/server/transport"
 )
@@ -61,16 +62,13 @@ type jobs struct {
 	most  Background
 	ctx   context.Context
 	stop  context.CancelCauseFunc
-	group sync.WaitGroup // goroutines
+	queue *backlog.Queue[Owner, *job]
 
 	mu      sync.Mutex
 	all     map[jobKey]*job
 	places  map[Owner]int // of each owner: jobs, and requests for one that are being written
 	taken   int           // of places
-	waiting []*job        // by their time
-	busy    map[Owner]int
-	running int
-	started bool // there is a model
+	started bool          // there is a model
 	closed  bool
 }
 
@@ -80,8 +78,9 @@ type jobKey struct {
 }
 
 func newJobs(h *Handlers) *jobs {
-	b := &jobs{h: h, most: h.cfg.Background, all: map[jobKey]*job{}, places: map[Owner]int{}, busy: map[Owner]int{}}
+	b := &jobs{h: h, most: h.cfg.Background, all: map[jobKey]*job{}, places: map[Owner]int{}}
 	b.most.fill()
+	b.queue = backlog.New(backlog.Config[Owner, *job]{Most: b.most.MostAtOnce, Owner: func(j *job) Owner { return j.key.owner }, Run: b.run, Order: (*job).order})
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
 	h.cfg.Store.gone = func(o Owner, id string) {
 		if j := b.find(o, id); j != nil && j.end(errDeleted) {
@@ -137,17 +136,14 @@ func (b *jobs) add(ctx context.Context, p *pending, rec *Record) (*job, error) {
 		b.give(p.owner)
 		return nil, err
 	}
-	j := b.enter(p)
-	b.pump()
-	return j, nil
+	return b.enter(p), nil
 }
 
 // enter adds a job that has a place. b.mu is held.
 func (b *jobs) enter(p *pending) *job {
 	j := newJob(p)
 	b.all[j.key] = j
-	i, _ := slices.BinarySearchFunc(b.waiting, j, (*job).order)
-	b.waiting = slices.Insert(b.waiting, i, j)
+	b.queue.Add(j)
 	return j
 }
 
@@ -167,9 +163,7 @@ func (b *jobs) leave(j *job) {
 	}
 	delete(b.all, j.key)
 	b.give(j.key.owner)
-	if i := slices.Index(b.waiting, j); i >= 0 {
-		b.waiting = slices.Delete(b.waiting, i, i+1)
-	}
+	b.queue.Remove(j)
 }
 
 // start begins to compute: there is a model. What an earlier run of the server has left is added.
@@ -180,9 +174,9 @@ func (b *jobs) start() {
 		return
 	}
 	b.started = true
-	b.group.Go(b.resume)
+	b.queue.Go(b.resume)
 	if b.h.cfg.HTTP.HasKeys() {
-		b.group.Go(b.watchKeys)
+		b.queue.Go(b.watchKeys)
 	}
 }
 
@@ -210,53 +204,17 @@ func (b *jobs) resume() {
 	if n > 0 {
 		b.h.cfg.Log.Info("responses in the background are computed that an earlier run has left", "responses", n)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pump()
+	b.queue.Start()
 }
 
-// pump begins as many jobs as may run. b.mu is held.
-func (b *jobs) pump() {
-	for b.started && !b.closed && b.running < b.most.MostAtOnce && len(b.waiting) > 0 {
-		at := 0
-		for i, j := range b.waiting {
-			if b.busy[j.key.owner] < b.busy[b.waiting[at].key.owner] {
-				at = i
-			}
-		}
-		j := b.waiting[at]
-		b.waiting = slices.Delete(b.waiting, at, at+1)
-		b.running++
-		b.busy[j.key.owner]++
-		b.group.Go(func() { b.run(j) })
-	}
-}
-
-// run computes a job, and begins another one.
+// run computes a job.
 func (b *jobs) run(j *job) {
 	ctx := j.running(b.ctx)
 	for pause := firstPause; b.attempt(ctx, j); pause = min(2*pause, lastPause) {
-		sleep(ctx, pause)
+		backlog.Sleep(ctx, pause)
 	}
 	b.leave(j)
 	j.close(nil)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.running--
-	if b.busy[j.key.owner]--; b.busy[j.key.owner] == 0 {
-		delete(b.busy, j.key.owner)
-	}
-	b.pump()
-}
-
-// sleep returns after a time, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // attempt computes a job, and reports whether it is to be tried again.
@@ -360,7 +318,7 @@ func (b *jobs) keep(j *job, o Owner, rec *Record, last []byte) bool {
 		if b.ctx.Err() != nil {
 			return false
 		}
-		sleep(b.ctx, pause)
+		backlog.Sleep(b.ctx, pause)
 	}
 }
 
@@ -378,7 +336,7 @@ const keyTime = time.Second
 
 // watchKeys ends the jobs whose keys are revoked or have expired.
 func (b *jobs) watchKeys() {
-	for ; b.ctx.Err() == nil; sleep(b.ctx, keyTime) {
+	for ; b.ctx.Err() == nil; backlog.Sleep(b.ctx, keyTime) {
 		b.mu.Lock()
 		jobs := slices.Collect(maps.Values(b.all))
 		b.mu.Unlock()
@@ -408,12 +366,11 @@ func (b *jobs) cancel(ctx context.Context, j *job) error {
 func (b *jobs) close() {
 	b.mu.Lock()
 	b.closed = true
-	waiting := b.waiting
-	b.waiting = nil
 	b.mu.Unlock()
+	waiting := b.queue.Close()
 	b.stop(failure.ErrDraining)
 	for _, j := range waiting {
 		j.close(nil)
 	}
-	b.group.Wait()
+	b.queue.Wait()
 }

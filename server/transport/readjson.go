@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/api"
 	"weir/server/failure"
 )
 
@@ -25,9 +26,35 @@ func (c *Call) ReadJSON(max int, draining bool) bool {
 // page of another origin without asking, so requests that a browser sends for a web page are
 // refused.
 func (c *Call) ReadForm(max int, draining bool) bool {
+	return c.readTyped(max, draining, c.isForm())
+}
+
+// isForm reports whether the body is a form that no web page sends.
+func (c *Call) isForm() bool {
 	h := &c.Request.Header
 	fromPage := len(h.Peek("Origin"))+len(h.Peek("Sec-Fetch-Site")) > 0
-	return c.readTyped(max, draining, !fromPage && strings.HasPrefix(strings.ToLower(string(h.ContentType())), "multipart/form-data"))
+	return !fromPage && c.MediaType() == "multipart/form-data"
+}
+
+// FormStream is ReadForm for a form that is read piece by piece, and is not in memory as a whole. held is
+// what reading it takes. nil: it has been refused.
+func (c *Call) FormStream(most int64, draining bool, held int64) *BodyStream {
+	var err error
+	switch {
+	case int64(c.Request.Header.ContentLength()) > most:
+		err = api.ErrTooLarge(int(most))
+	case !c.isForm():
+		err = failure.ErrMedia
+	case draining:
+		err = failure.ErrDraining
+	default:
+		err = c.Memory().Grow(c.Context(), callBytes+held)
+	}
+	if err != nil {
+		c.Fail(err)
+		return nil
+	}
+	return c.BodyStream(most, c.server.cfg.ReadTimeout)
 }
 
 // ReadOf is ReadJSON for a body of one of some types of content, which has to be said. The body

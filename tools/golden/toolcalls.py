@@ -10,7 +10,10 @@ conversations is kept. They come from two source packages, of which nothing else
 
 One more, Jamba's, is a text in the tests of a third (github.com/huggingface/huggingface.js,
 packages/jinja/test/e2e.test.js, ai21labs/AI21-Jamba-Large-1.6), and is to be saved as
-ai21labs_AI21-Jamba-Large-1.6.jinja in one of the two folders.
+ai21labs_AI21-Jamba-Large-1.6.jinja in one of the two folders. Two are for Phi-4-mini, and belong there as
+well: the model's own, a line of its tokenizer_config.json (which phi_fc.py of
+github.com/ShishirPatil/gorilla quotes), as microsoft-Phi-4-mini-instruct.jinja, and
+models/templates/llama-cpp-microsoft-Phi-4-mini-instruct.jinja of github.com/ggml-org/llama.cpp.
 
 The results were made with Python 3.11, Jinja2 3.1.6, MarkupSafe 3.0.4 and transformers 5.23.0
 (see jinja_env.py). Run it from the root of the repository, with the two folders:
@@ -29,7 +32,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from jinja_env import environment, render  # noqa: E402
-from toolcalls_list import CONVERSATIONS, FAMILIES, TOOLS  # noqa: E402
+from toolcalls_list import CONVERSATIONS, FAMILIES, FORMS, TOOLS  # noqa: E402
 
 OUT = pathlib.Path("chat/toolcall/testdata/golden.json")
 QUESTION = {"role": "user", "content": "What is new?"}
@@ -43,11 +46,19 @@ def message(family, conversation):
             arguments = json.dumps(arguments, ensure_ascii=False)
         id = f"functions.{name}:{i}" if family["format"] == "kimi_k2" else f"aB3dE6gH{i}"
         calls.append({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+    if write := family.get("write"):
+        return {"role": "assistant", "content": written(write, conversation)}
     thought = conversation.get("reasoning", "")
     m = {"role": "assistant", "content": conversation.get("content", family.get("empty", "")), "tool_calls": calls}
     if thought:
         m |= {"reasoning_content": thought, "reasoning": thought, "thinking": thought}
     return m
+
+
+def written(write, conversation):
+    """The text of a message with calls in a documented form."""
+    before = conversation.get("content", "")
+    return before + ("\n" if before else "") + write(conversation["calls"])
 
 
 def turn(env, source, family, conversation):
@@ -119,6 +130,13 @@ def main():
         for what, names in left.items():
             print(f"{family['template']}: {what}: {', '.join(names)}")
         out.append({"format": family["format"], "template": family["template"], "turns": turns})
+    for form in FORMS:
+        turns = []
+        for c in CONVERSATIONS:
+            if "reasoning" not in c:
+                calls = [{"name": name, "arguments": arguments} for name, arguments in c["calls"]]
+                turns.append({"name": c["name"], "prompt": "", "turn": written(form["write"], c), "content": c.get("content", ""), "reasoning": "", "calls": calls})
+        out.append({"format": form["format"], "template": form["template"], "turns": turns})
     tools = [t["function"] for t in TOOLS]
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps({"tools": tools, "families": out}, indent=1, ensure_ascii=False) + "\n")

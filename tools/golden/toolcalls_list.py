@@ -4,8 +4,45 @@ ends are the texts that may end a turn, of which the first that is there counts.
 says that a template takes arguments as the text that a client sent, and not as objects, and lax
 that transformers would not render it. empty is the content of a message without one, and wrong are
 conversations whose turns are not what the model is to write: strings are not quoted, or text is
-taken for thoughts.
+taken for thoughts. write makes the text of a message whose calls a template would leave out or write in
+another way than its own prompt demands: the form that is documented for the model.
+
+FORMS are documented forms of models whose templates are in neither package. They are written as
+they stand, and rendered by no template.
 """
+
+import json
+
+
+def objects(calls):
+    return [{"name": name, "arguments": arguments} for name, arguments in calls]
+
+
+def after_word(calls):
+    """As the prompt of vLLM's template for Phi-4-mini demands."""
+    return "functools" + json.dumps(objects(calls), ensure_ascii=False)
+
+
+def between_tokens(calls):
+    """As Phi-4-mini answers its own template (phi_fc.py of the Berkeley Function-Calling Leaderboard)."""
+    return "<|tool_call|>" + json.dumps(objects(calls), ensure_ascii=False) + "<|/tool_call|>"
+
+
+def longcat_objects(calls):
+    """As the model card of LongCat Flash Chat has it."""
+    return "\n".join(f"<longcat_tool_call>\n{json.dumps(o, ensure_ascii=False)}\n</longcat_tool_call>" for o in objects(calls))
+
+
+def longcat_tags(calls):
+    """As later LongCat models write (mlx_lm/tool_parsers/longcat.py)."""
+    texts = []
+    for name, arguments in calls:
+        text = f"<longcat_tool_call>{name}\n"
+        for key, value in arguments.items():
+            value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            text += f"<longcat_arg_key>{key}</longcat_arg_key>\n<longcat_arg_value>{value}</longcat_arg_value>\n"
+        texts.append(text + "</longcat_tool_call>")
+    return "\n".join(texts)
 
 
 def tool(name, properties):
@@ -89,10 +126,18 @@ FAMILIES = [
     {"format": "granite4", "template": "ibm-granite-granite-4.0.jinja", "ends": ["<|end_of_text|>"]},
     {"format": "granite4", "template": "ibm-granite-granite-4.1.jinja", "ends": ["<|end_of_text|>"]},
     {"format": "granite-20b-fc", "template": "tool_chat_template_granite_20b_fc.jinja", "ends": ["<|endoftext|>", ""]},
+    {"format": "phi4_mini_json", "template": "tool_chat_template_phi4_mini.jinja", "ends": ["<|end|><|assistant|>"], "write": after_word},
+    {"format": "phi4_mini_json", "template": "microsoft-Phi-4-mini-instruct.jinja", "ends": ["<|end|>"], "write": between_tokens},
+    {"format": "phi4_mini_json", "template": "llama-cpp-microsoft-Phi-4-mini-instruct.jinja", "ends": ["<|end|>"]},
     {"format": "jamba", "template": "ai21labs_AI21-Jamba-Large-1.6.jinja", "ends": ["<|eom|>", ""]},
     {"format": "hunyuan_a13b", "template": "tool_chat_template_hunyuan_a13b.jinja", "ends": ["<|eos|>", ""]},
     {"format": "internlm", "template": "tool_chat_template_internlm2_tool.jinja", "ends": IM},
     {"format": "lfm2", "template": "LFM2.5-8B-A1B.jinja", "ends": IM, "wrong": ["escapes"]},
     {"format": "gemma4", "template": "google-gemma-4-31B-it.jinja", "ends": ["<|tool_response>", "<turn|>", ""]},
     {"format": "openai", "template": "openai-gpt-oss-120b.jinja", "ends": ["<|call|>"], "wrong": ["text before"]},
+]
+
+FORMS = [
+    {"format": "longcat", "template": "LongCat-Flash-Chat, its model card", "write": longcat_objects},
+    {"format": "longcat", "template": "LongCat, as later models write", "write": longcat_tags},
 ]
