@@ -11,7 +11,7 @@ import (
 )
 
 // TestChanges: before a reader sees that a request has ended, all that has changed in the prefix cache was handed over, so that an
-// index made of that predicts what the next request finds. A lost backend and an emptied cache are changes, too.
+// index made of that predicts what the next request finds. That the cache begins or was emptied are changes, too.
 func TestChanges(t *testing.T) {
 	var mu sync.Mutex
 	there, chains := map[kvcache.Hash]bool{}, map[string]kvcache.Hash{}
