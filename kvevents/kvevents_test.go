@@ -58,13 +58,18 @@ func newCache(p *Publisher) cache {
 
 // run computes a prompt and publishes the changes.
 func (c cache) run(tokens []int32, salt byte) (cached int) {
+	cached = c.compute(tokens, salt)
+	c.hand()
+	return cached
+}
+
+func (c cache) compute(tokens []int32, salt byte) (cached int) {
 	var t kvcache.Table
 	cached = c.Share(&t, tokens, kvcache.Hash{salt}, true)
 	if c.Grow(&t, len(tokens)) {
 		c.Publish(&t, tokens, len(tokens))
 	}
 	c.Release(&t)
-	c.hand()
 	return cached
 }
 
@@ -291,6 +296,28 @@ func (x *index) predict(tokens []int32) (n int) {
 	return n
 }
 
+// read takes the batches [seq, end) in, and returns end.
+func (x *index) read(t *testing.T, s zmq4.Socket, seq, end int) int {
+	t.Helper()
+	for ; seq < end; seq++ {
+		b := receive(t, s, "")
+		if b.seq != int64(seq) {
+			t.Fatalf("batch %d comes where %d is due", b.seq, seq)
+		}
+		x.apply(t, b)
+	}
+	return seq
+}
+
+// likePrompt is a random prompt that begins like many others.
+func likePrompt(g *rand.Rand) []int32 {
+	tokens := make([]int32, 1+g.IntN(40))
+	for j := 7; j < len(tokens); j += 8 {
+		tokens[j] = int32(g.IntN(2))
+	}
+	return tokens
+}
+
 // TestPrediction: what is read from the socket predicts every hit of random prompts, of which some are evicted.
 func TestPrediction(t *testing.T) {
 	for _, form := range []string{"true", "false"} {
@@ -304,24 +331,17 @@ func TestPrediction(t *testing.T) {
 				m.Forget()
 				m.hand()
 			}
-			for ; seq < *m.batches; seq++ {
-				b := receive(t, s, "")
-				if b.seq != int64(seq) {
-					t.Fatalf("batch %d comes where %d is due", b.seq, seq)
-				}
-				x.apply(t, b)
-			}
-			tokens := make([]int32, 1+g.IntN(40))
-			for j := range tokens {
-				if j%8 == 7 {
-					tokens[j] = int32(g.IntN(2))
-				}
-			}
+			seq = x.read(t, s, seq, *m.batches)
+			tokens := likePrompt(g)
 			want := x.predict(tokens)
 			if got := m.run(tokens, 0); got != want {
 				t.Fatalf("prompt %d: %d tokens are found, %d were predicted", i, got, want)
 			}
 			hits += want
+			if i%2 == 0 { // others come with the next one
+				m.compute(likePrompt(g), 0)
+				m.run(likePrompt(g), 0)
+			}
 		}
 		if hits < 5000 {
 			t.Errorf("%d hits are too few to mean anything", hits)
