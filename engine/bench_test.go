@@ -98,7 +98,7 @@ func (s *stepBench) idle() bool { return s.e.sched.Idle() && s.e.inFlight == nil
 // Contexts grow to 2048 tokens; then new requests begin.
 func BenchmarkStep(b *testing.B) {
 	for depth := 1; depth <= 2; depth++ {
-		for _, seqs := range []int{1, 64, 256} {
+		for _, seqs := range []int{1, 64, 256, 1024} {
 			b.Run(fmt.Sprintf("seqs=%d/depth=%d", seqs, depth), func(b *testing.B) { benchmarkStep(b, seqs, depth) })
 		}
 	}

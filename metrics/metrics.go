@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,31 +59,29 @@ type refusals struct{ places, prompts atomic.Uint64 }
 
 // Metrics are the series of a server. Its methods may be called from any goroutine.
 type Metrics struct {
-	created           float64 // when counting began, in seconds since 1970
-	registry, private *prometheus.Registry
-	engine            atomic.Pointer[series] // nil: no model yet
+	created  float64 // when counting began, in seconds since 1970
+	registry *prometheus.Registry
+	runtime  runtimePage
+	engine   atomic.Pointer[series] // nil: no model yet
 
 	requests                    *prometheus.CounterVec
 	duration                    *prometheus.HistogramVec
 	durationFine                prometheus.Histogram
 	requestBytes, responseBytes *prometheus.SummaryVec
 
-	rejected                                           *prometheus.CounterVec
-	full                                               refusals
-	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
-	logged, loggedBytes, recorded, lost, unset         prometheus.Counter
-	called, callsLost                                  prometheus.Counter
-	handshakes                                         *prometheus.CounterVec // nil: there is no TLS
-	projects                                           struct {
-		sync.Mutex
-		known map[string]bool
-	}
+	rejected                                   *prometheus.CounterVec
+	full                                       refusals
+	logged, loggedBytes, recorded, lost, unset prometheus.Counter
+	called, callsLost                          prometheus.Counter
+	handshakes                                 *prometheus.CounterVec // nil: there is no TLS
+	projects                                   projects
 }
 
 // New returns the series of a server that has no model yet.
 func New() *Metrics {
-	m := &Metrics{created: float64(time.Now().UnixNano()) / 1e9, registry: prometheus.NewRegistry(), private: prometheus.NewRegistry()}
-	m.projects.known = map[string]bool{}
+	m := &Metrics{created: float64(time.Now().UnixNano()) / 1e9, registry: prometheus.NewRegistry()}
+	m.projects.counts = map[string]*projectCounts{}
+	m.runtime.registry = prometheus.NewRegistry()
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -102,9 +99,6 @@ func New() *Metrics {
 	for _, r := range reasons {
 		m.rejected.WithLabelValues(string(r))
 	}
-	m.projectRequests = counter("weir:project_requests_total", "Requests that the engine accepted, by project.", "project")
-	m.projectPrompt = counter("weir:project_prompt_tokens_total", "Prompt tokens of requests that got a token, by project.", "project")
-	m.projectGenerations = counter("weir:project_generation_tokens_total", "Output tokens by project.", "project")
 	one := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
@@ -116,8 +110,8 @@ func New() *Metrics {
 	m.callsLost = one("weir:completion_calls_lost_total", "Chat completions that should have been written as calls and were lost.")
 	m.unset = one("weir:rewards_unset_total", "Feedback of the type reward that set no reward: malformed, for a choice or a project that the completion does not have, or for one that was not recorded within a day.")
 	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost, m.unset, m.called, m.callsLost)
-	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, collectors.NewGoCollector(), newProcess())
-	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)
+	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected)
+	m.runtime.registry.MustRegister(collectors.NewGoCollector(), newProcess())
 	return m
 }
 
@@ -180,42 +174,6 @@ func (m *Metrics) Rejected(r Reason) {
 	}
 }
 
-// Labels that are not names of projects, which contain a slash.
-const (
-	noProject     = "none"
-	otherProjects = "other"
-)
-
-// maxProjects is how many projects have series of their own: those that were seen first.
-// GET /usage has all of them. Names come from clients, and every name that was ever seen
-// costs memory here and wherever series are stored.
-const maxProjects = 32
-
-func (m *Metrics) projectLabel(project string) string {
-	if project == "" {
-		return noProject
-	}
-	p := &m.projects
-	p.Lock()
-	defer p.Unlock()
-	if !p.known[project] {
-		if len(p.known) == maxProjects {
-			return otherProjects
-		}
-		p.known[project] = true
-	}
-	return project
-}
-
-// Used counts a request that the engine accepted, and its tokens, for a project, which may
-// be "".
-func (m *Metrics) Used(project string, prompt, generated uint64) {
-	label := m.projectLabel(project)
-	m.projectRequests.WithLabelValues(label).Inc()
-	m.projectPrompt.WithLabelValues(label).Add(float64(prompt))
-	m.projectGenerations.WithLabelValues(label).Add(float64(generated))
-}
-
 // WriteText writes all series in the text format of Prometheus. Of the series by project it
 // writes those for which shows returns true, and none if shows is nil. The project "" stands
 // for requests without one, and "other" for all projects that have no series of their own.
@@ -224,26 +182,19 @@ func (m *Metrics) WriteText(w io.Writer, shows func(project string) bool) error 
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	if shows != nil {
-		private, err := m.private.Gather()
-		if err != nil {
-			return fmt.Errorf("metrics: %w", err)
-		}
-		for _, f := range private {
-			f.Metric = slices.DeleteFunc(f.Metric, func(s *dto.Metric) bool {
-				project := s.Label[0].GetValue()
-				if project == noProject {
-					project = ""
-				}
-				return !shows(project)
-			})
-			if len(f.Metric) > 0 {
-				families = append(families, f)
-			}
-		}
-	}
+	b := make([]byte, 0, 64<<10)
 	if s := m.engine.Load(); s != nil {
-		if _, err := w.Write(s.append(make([]byte, 0, 64<<10))); err != nil {
+		b = s.append(b)
+	}
+	if shows != nil {
+		b = m.projects.append(b, shows)
+	}
+	about, err := m.runtime.page(time.Now())
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	for _, part := range [][]byte{b, about} {
+		if _, err := w.Write(part); err != nil {
 			return fmt.Errorf("metrics: %w", err)
 		}
 	}

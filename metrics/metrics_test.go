@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -522,6 +523,28 @@ func TestObserveAllocatesNothing(t *testing.T) {
 			t.Errorf("%v allocations", n)
 		}
 	})
+}
+
+// The series of the process and of Go are as old as a second, and no older.
+func TestRuntimePage(t *testing.T) {
+	t.Parallel()
+	r := &New().runtime
+	start := time.Now()
+	page := func(after time.Duration) *byte {
+		t.Helper()
+		text, err := r.page(start.Add(after))
+		if err != nil || !bytes.Contains(text, []byte("\ngo_goroutines ")) || !bytes.Contains(text, []byte("\nprocess_start_time_seconds ")) {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return &text[0]
+	}
+	first := page(0)
+	if page(999*time.Millisecond) != first {
+		t.Error("a young page was made anew")
+	}
+	if page(time.Second) == first {
+		t.Error("an old page was not made anew")
+	}
 }
 
 // BenchmarkScrape writes a page beside 1,000 requests that run, without and with the series

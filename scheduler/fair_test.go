@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -424,6 +425,49 @@ func TestRecomputationIsFree(t *testing.T) {
 	c.until(q, 1000)
 	if got, want := (q.tenant().served-q.tenant().within.parts["b"].served)*UsualWeight/tokenPrice, int64(940); got < want-120 || got > want+10 {
 		t.Errorf("a has paid %d tokens more than b, want about %d", got, want)
+	}
+}
+
+// TestFullOfDecodes: where running sequences that want a token each take all of a step, one that waits
+// still gets its turn, and of several projects the one that has been served least.
+func TestFullOfDecodes(t *testing.T) {
+	c := newCrowd(t, Config{MaxTokens: 4, MaxSeqs: 8, MaxSeqTokens: 4096}, 4000)
+	c.add("a", "", 4, 1, 1000)
+	for range 20 {
+		if c.step(); len(c.s.plan) != 4 {
+			t.Fatalf("a step has %d chunks", len(c.s.plan))
+		}
+	}
+	c.until(c.add("b", "", 1, 8, 4)[0], 40)
+	c.add("b", "", 4, 1, 1000)
+	before := maps.Clone(c.given)
+	for range 200 {
+		c.step()
+	}
+	if a, b := c.given["a"]-before["a"], c.given["b"]-before["b"]; a+b != 800 || a-b > 20 || b-a > 20 {
+		t.Errorf("a got %d tokens and b %d of 800", a, b)
+	}
+}
+
+// BenchmarkFullOfDecodes is the plan of a step in which each running sequence gets a token, and
+// nothing else has room, while others wait or not.
+func BenchmarkFullOfDecodes(b *testing.B) {
+	for _, waiting := range []int{0, 64} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			const n = 1024
+			c := newCrowd(b, Config{MaxTokens: n, MaxSeqs: n, MaxSeqTokens: 1 << 20}, 1<<20)
+			c.add("a", "", n+waiting, 16, 1<<19)
+			for range 100 {
+				c.step()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, chunk := range c.s.Schedule() {
+					c.s.Commit(chunk, 1)
+				}
+				c.s.EndStep()
+			}
+		})
 	}
 }
 

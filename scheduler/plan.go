@@ -43,8 +43,9 @@ func (s *Scheduler) Schedule() []Chunk {
 
 // planDecodes begins a plan with the running sequences that want a single token, so
 // that a prompt never stops a stream. The others are left in s.rest; if the budget
-// is too small for a token each, all of them are. It reports false if a sequence
-// found too few blocks; then nothing may be admitted.
+// is too small for a token each, or leaves nothing for others that want some of it, all of
+// them are. It reports false if a sequence found too few blocks; then nothing may be
+// admitted.
 func (s *Scheduler) planDecodes() (ok bool) {
 	s.rest = s.rest[:0]
 	s.shareWork()
@@ -64,7 +65,7 @@ func (s *Scheduler) planDecodes() (ok bool) {
 	if most := cmp.Or(s.cfg.prefill, s.cfg.MaxPrefill); decodes > 0 && most > 0 && !s.cfg.WholePrompts {
 		s.left.prefill = most
 	}
-	if decodes == 0 || decodes >= s.left.tokens {
+	if decodes == 0 || decodes > s.left.tokens || decodes == s.left.tokens && (len(s.rest) > decodes || s.waiting > 0) {
 		return true
 	}
 	ok = true
@@ -98,7 +99,8 @@ func (s *Scheduler) planFairly(admit bool) {
 		if q == nil {
 			return
 		}
-		s.rest = slices.DeleteFunc(s.rest, func(r *Sequence) bool { return r == q })
+		at := slices.Index(s.rest, q)
+		s.rest = slices.Delete(s.rest, at, at+1)
 		s.choose(q)
 		n := s.fit(q)
 		if n == 0 && !s.cfg.WholePrompts {
@@ -111,9 +113,18 @@ func (s *Scheduler) planFairly(admit bool) {
 
 // fairest returns the sequence in s.rest that is to be served next; nil: there is none. One
 // that has been preempted meanwhile may have been admitted again, and have its chunk.
+//
+// It is called for every chunk, so that a step of n sequences would take n² steps of it. Those of
+// one project are served in the order of s.rest, and so the first one will do if there is no other project.
 func (s *Scheduler) fairest() (least *Sequence) {
 	for _, q := range s.rest {
-		if q.Status == Running && q.lastStep != s.planned && (s.left.prefill > 0 || s.demand(q) == 1) && (least == nil || s.fairer(q, least)) {
+		if q.Status != Running || q.lastStep == s.planned || s.left.prefill <= 0 && s.demand(q) != 1 {
+			continue
+		}
+		if q.Account.in.running == len(s.running) {
+			return q
+		}
+		if least == nil || s.fairer(q, least) {
 			least = q
 		}
 	}

@@ -67,7 +67,10 @@ var (
 )
 
 // whole counts an answer that is not a stream as one.
-func whole(request []byte) exchange {
+func whole(request []byte) exchange { return answered(request, httpOK) }
+
+// answered is whole for an answer that begins with a given status line.
+func answered(request, status []byte) exchange {
 	return func(c net.Conn, r *bufio.Reader) (int, error) {
 		if _, err := c.Write(request); err != nil {
 			return 0, err
@@ -78,7 +81,7 @@ func whole(request []byte) exchange {
 			if err != nil {
 				return 0, err
 			}
-			if first && !bytes.HasPrefix(line, httpOK) {
+			if first && !bytes.HasPrefix(line, status) {
 				return 0, fmt.Errorf("hostside: the answer is %.200q", line)
 			}
 			if line = bytes.TrimSpace(line); len(line) == 0 {

@@ -6,6 +6,8 @@
 //
 //	hostside.go    what is measured, in which order
 //	client.go      a client that does no more than count
+//	refusals.go    how long requests take that a full server refuses
+//	idle.go        the memory of streams that wait
 //	reference.go   the references that answer over sockets, in a process of their own like a server
 //	steps.go       steps of the engine, without a server
 //	report.go      how it is printed

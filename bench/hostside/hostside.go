@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -42,19 +42,31 @@ type Config struct {
 	Time    time.Duration // of each measurement
 	Rounds  int           // of each measurement that takes turns with its reference
 	Idle    int           // streams that are open without a token; 0: none are measured
+	Refused int           // requests beyond a server's cap
 	Steps   []int         // numbers of sequences whose steps are measured
+
+	Only  []string // names of Figures that are measured; none: all
+	Flags []string // further flags of the servers
 }
+
+// Figures are the names for Config.Only, in the order in which they are measured.
+var Figures = []string{"steps", "bursts", "chats", "single", "refusals", "idle"}
 
 // DefaultConfig measures all there is.
 func DefaultConfig() Config {
-	return Config{Streams: 64, Tokens: 256, Time: 2 * time.Second, Rounds: 3, Idle: 10000, Steps: []int{256, 1024}, Progress: func(string) {}}
+	return Config{Streams: 64, Tokens: 256, Time: 2 * time.Second, Rounds: 3, Idle: 10000, Refused: 10000, Steps: []int{256, 1024}, Progress: func(string) {}}
 }
 
 // Validate returns an error if Run would refuse the configuration.
 func (c *Config) Validate() error {
-	for _, n := range append([]int{c.Streams, c.Tokens, c.Rounds}, c.Steps...) {
+	for _, n := range append([]int{c.Streams, c.Tokens, c.Rounds, c.Refused}, c.Steps...) {
 		if n < 1 || n > 1<<16 {
-			return fmt.Errorf("hostside: %d streams, tokens, rounds or sequences", n)
+			return fmt.Errorf("hostside: %d streams, tokens, rounds, refusals or sequences", n)
+		}
+	}
+	for _, name := range c.Only {
+		if !slices.Contains(Figures, name) {
+			return fmt.Errorf("hostside: %q is not one of %s", name, strings.Join(Figures, ", "))
 		}
 	}
 	if c.Time <= 0 || c.Idle < 0 || c.Idle > 1<<20 {
@@ -104,13 +116,13 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 }
 
 func (m *measurement) run(ctx context.Context) (err error) {
-	for _, n := range m.c.Steps {
-		m.c.Progress(fmt.Sprintf("steps of %d sequences", n))
-		s, err := measureSteps(ctx, n, m.c.Tokenizer, m.c.Backend)
-		if err != nil {
+	if m.wants("steps") {
+		if err := m.steps(ctx); err != nil {
 			return err
 		}
-		m.report.Rows = append(m.report.Rows, Row{fmt.Sprintf("engine step, %d sequences", n), "µs", s.Median, s.Inside, "of it inside the simulated device", fmt.Sprintf("p99 %.0f µs, %d steps", s.P99, s.Count)})
+	}
+	if !m.wants("bursts", "chats", "single", "refusals", "idle") {
+		return nil
 	}
 	stop, err := m.startReferences(ctx)
 	if err != nil {
@@ -120,11 +132,38 @@ func (m *measurement) run(ctx context.Context) (err error) {
 	if err := m.instant(ctx); err != nil {
 		return err
 	}
-	if err := m.single(ctx); err != nil {
-		return err
+	for _, f := range []struct {
+		name    string
+		measure func(context.Context) error
+	}{{"single", m.single}, {"refusals", m.refusals}, {"idle", m.idle}} {
+		if m.wants(f.name) {
+			if err := f.measure(ctx); err != nil {
+				return err
+			}
+		}
 	}
-	if m.c.Idle > 0 {
-		return m.idle(ctx)
+	return nil
+}
+
+// wants reports whether any of these figures is to be measured.
+func (m *measurement) wants(names ...string) bool {
+	return len(m.c.Only) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(m.c.Only, name) })
+}
+
+// server starts a server with the flags that all are to have and further ones.
+func (m *measurement) server(ctx context.Context, flags ...string) (Process, error) {
+	return m.c.Server(ctx, append(flags, m.c.Flags...)...)
+}
+
+// steps measures the steps of an engine.
+func (m *measurement) steps(ctx context.Context) error {
+	for _, n := range m.c.Steps {
+		m.c.Progress(fmt.Sprintf("steps of %d sequences", n))
+		s, err := measureSteps(ctx, n, m.c.Tokenizer, m.c.Backend)
+		if err != nil {
+			return err
+		}
+		m.report.Rows = append(m.report.Rows, Row{fmt.Sprintf("engine step, %d sequences", n), "µs", s.Median, s.Inside, "of it inside the simulated device", fmt.Sprintf("p99 %.0f µs, %d steps", s.P99, s.Count)})
 	}
 	return nil
 }
@@ -179,7 +218,7 @@ func (m *measurement) recordAnswers(ctx context.Context) (rec recorded, err erro
 	if err != nil {
 		return rec, err
 	}
-	p, err := m.c.Server(ctx, "--sim-profile", profile)
+	p, err := m.server(ctx, "--sim-profile", profile)
 	if err != nil {
 		return rec, err
 	}
@@ -233,22 +272,29 @@ func (m *measurement) versus(ctx context.Context, what, server string, x exchang
 
 // instant measures a server whose device takes no time: bursts of events, and small answers.
 func (m *measurement) instant(ctx context.Context) (err error) {
-	p, err := m.c.Server(ctx, "--sim-profile", "instant")
+	if !m.wants("bursts", "chats") {
+		return nil
+	}
+	p, err := m.server(ctx, "--sim-profile", "instant")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Stop()) }()
-	stream := streamed(post(chatPath, m.chatBody(m.c.Tokens, true)), nil)
-	value, beside, err := m.versus(ctx, "bursts", p.Address, stream, m.raw, streamed(post(wholePath, "{}"), nil))
-	if err != nil {
-		return err
+	if m.wants("bursts") {
+		stream := streamed(post(chatPath, m.chatBody(m.c.Tokens, true)), nil)
+		value, beside, err := m.versus(ctx, "bursts", p.Address, stream, m.raw, streamed(post(wholePath, "{}"), nil))
+		if err != nil {
+			return err
+		}
+		m.report.Rows = append(m.report.Rows, Row{"streamed events in bursts", "events/s", value, beside, "a loop that writes each answer at once", m.loadNote()})
 	}
-	m.report.Rows = append(m.report.Rows, Row{"streamed events in bursts", "events/s", value, beside, "a loop that writes each answer at once", m.loadNote()})
-	value, beside, err = m.versus(ctx, "small chats", p.Address, whole(post(chatPath, m.chatBody(1, false))), m.web, whole(post("/", m.chatBody(1, false))))
-	if err != nil {
-		return err
+	if m.wants("chats") {
+		value, beside, err := m.versus(ctx, "small chats", p.Address, whole(post(chatPath, m.chatBody(1, false))), m.web, whole(post("/", m.chatBody(1, false))))
+		if err != nil {
+			return err
+		}
+		m.report.Rows = append(m.report.Rows, Row{"small chats, not streamed", "chats/s", value, beside, "a bare handler of fasthttp with the same answer", fmt.Sprintf("%d connections", m.c.Streams)})
 	}
-	m.report.Rows = append(m.report.Rows, Row{"small chats, not streamed", "chats/s", value, beside, "a bare handler of fasthttp with the same answer", fmt.Sprintf("%d connections", m.c.Streams)})
 	return nil
 }
 
@@ -293,7 +339,7 @@ func (m *measurement) paced(ctx context.Context, us int) (rate, perWrite float64
 	if err != nil {
 		return 0, 0, false, err
 	}
-	p, err := m.c.Server(ctx, "--sim-profile", profile)
+	p, err := m.server(ctx, "--sim-profile", profile)
 	if err != nil {
 		return 0, 0, false, err
 	}
@@ -318,76 +364,4 @@ func writes(pid int) (uint64, bool) {
 	}
 	io, err := p.IO()
 	return io.SyscW, err == nil
-}
-
-// resident is the resident memory of a process in bytes.
-func resident(pid int) (float64, bool) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0, false
-	}
-	stat, err := p.Stat()
-	return float64(stat.ResidentMemory()), err == nil
-}
-
-// idleStep is how long a step takes while streams stand idle, in microseconds. All of them come while
-// the first step is computed, so that they wait for their first token.
-const idleStep = 20_000_000
-
-// idle measures the memory of streams that wait for a token. Where the system does not tell memory, this is left
-// out.
-func (m *measurement) idle(ctx context.Context) (err error) {
-	profile, err := m.profile(idleStep)
-	if err != nil {
-		return err
-	}
-	n := strconv.Itoa(m.c.Idle)
-	p, err := m.c.Server(ctx, "--sim-profile", profile, "--max-num-queued", strconv.Itoa(2*m.c.Idle))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.Stop()) }()
-	m.c.Progress(n + " idle streams")
-	value, ok, err := grown(ctx, p.PID, p.Address, m.c.Idle, post(chatPath, m.chatBody(1, true)))
-	if err != nil || !ok {
-		return err
-	}
-	m.c.Progress(n + " idle streams of fasthttp")
-	beside, _, err := grown(ctx, m.refPID, m.web, m.c.Idle, post(holdPath, m.chatBody(1, true)))
-	if err != nil {
-		return err
-	}
-	m.report.Rows = append(m.report.Rows, Row{n + " open idle streams, each", "kB", value / 1000, beside / 1000, "a bare handler of fasthttp with as many streams", "growth of resident memory; the streams wait for their first token"})
-	return nil
-}
-
-// Memory has settled when it has grown by less than this share in this time, so often in a row.
-const (
-	settledShare = 0.002
-	settledPause = 100 * time.Millisecond
-	settledTimes = 5
-	settledLimit = 15 * time.Second
-)
-
-// grown is by how much the memory of a process grows for each of n streams.
-func grown(ctx context.Context, pid int, address string, n int, request []byte) (each float64, ok bool, err error) {
-	before, ok := resident(pid)
-	if !ok {
-		return 0, false, nil
-	}
-	closeAll, err := hold(ctx, address, n, request)
-	defer closeAll()
-	if err != nil {
-		return 0, false, err
-	}
-	last, calm := before, 0
-	for begin := time.Now(); calm < settledTimes && time.Since(begin) < settledLimit && ctx.Err() == nil; {
-		time.Sleep(settledPause)
-		now, _ := resident(pid)
-		if calm++; now > last*(1+settledShare) {
-			calm = 0
-		}
-		last = now
-	}
-	return (last - before) / float64(n), ok, ctx.Err()
 }

@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -132,6 +134,55 @@ func TestWhole(t *testing.T) {
 	}
 }
 
+// TestRefusals: a server is filled until it refuses, and as many requests are timed as are asked for.
+func TestRefusals(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var mu sync.Mutex
+	places, refused := 2, 0
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				for buf := make([]byte, 100); ; {
+					if _, err := c.Read(buf); err != nil {
+						return
+					}
+					mu.Lock()
+					full := places == 0
+					if full {
+						refused++
+					} else {
+						places--
+					}
+					mu.Unlock()
+					if full {
+						_, _ = c.Write([]byte("HTTP/1.1 503 no\r\nContent-Length: 2\r\n\r\nno"))
+					}
+				}
+			}()
+		}
+	}()
+	leave, err := fill(t.Context(), l.Addr().String(), []byte("x"))
+	if err != nil || places != 0 || refused != 1 {
+		t.Fatalf("%d places, %d refused, %v", places, refused, err)
+	}
+	defer leave()
+	each, took, err := waits(t.Context(), l.Addr().String(), 3, 10, answered([]byte("x"), httpFull))
+	if err != nil || len(each) != 10 || !slices.IsSorted(each) || took <= 0 || refused != 11 {
+		t.Errorf("%v in %v, %d refused, %v", each, took, refused, err)
+	}
+	if _, _, err := waits(t.Context(), l.Addr().String(), 1, 1, whole([]byte("x"))); err == nil {
+		t.Error("a refusal counts as an answer")
+	}
+}
+
 // TestSteps: every step of all sequences is timed.
 func TestSteps(t *testing.T) {
 	src, err := fs.ReadFile(models.Bundled(), "tokenizer.json")
@@ -165,7 +216,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	testkit.Golden(t, "testdata/report.txt", b.Bytes())
-	for _, bad := range []func(*Config){func(c *Config) { c.Streams = 0 }, func(c *Config) { c.Time = 0 }, func(c *Config) { c.Idle = -1 }, func(c *Config) { c.Steps = []int{0} }} {
+	for _, bad := range []func(*Config){func(c *Config) { c.Streams = 0 }, func(c *Config) { c.Time = 0 }, func(c *Config) { c.Idle = -1 }, func(c *Config) { c.Steps = []int{0} }, func(c *Config) { c.Refused = 0 }, func(c *Config) { c.Only = []string{"nothing"} }} {
 		c := DefaultConfig()
 		bad(&c)
 		if _, err := Run(t.Context(), c); err == nil {

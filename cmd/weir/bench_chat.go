@@ -15,6 +15,7 @@ import (
 type benchChatOptions struct {
 	bench.ChatConfig
 	binary      string // server to start; "": one is running
+	headers     []string
 	temperature float64
 	extraBody   string
 	wait        int // seconds
@@ -29,6 +30,8 @@ func (o *benchChatOptions) bind(f *flagSet) {
 	f.StringVar(&o.binary, "binary", "", "server `program` to start for the run on a free port, with the arguments after --; self is this program")
 	f.StringVar(&o.Model, "model", "", "`name` of the model (default: the server's first)")
 	f.StringVar(&o.APIKey, "api-key", "", "`key` for the server (default: $OPENAI_API_KEY)")
+	f.StringSliceVar(&o.headers, "header", nil, "further `header` of each request: name=value")
+	f.BoolVar(&o.Insecure, "insecure", false, "do not check the certificate of an https URL")
 	f.IntVar(&o.wait, "ready-check-timeout-sec", 0, "`seconds` to wait for a server that does not answer yet")
 
 	f.group("Conversations")
@@ -68,6 +71,10 @@ func (o *benchChatOptions) settle(f *flagSet, args []string, getenv func(string)
 	}
 	if o.binary == "" && len(o.serverArgs) > 0 {
 		return fmt.Errorf("arguments after -- are for a server that --binary starts: %q", o.serverArgs)
+	}
+	var err error
+	if o.Header, err = headerOf(o.headers); err != nil {
+		return err
 	}
 	if f.Changed("temperature") {
 		o.Temperature = &o.temperature

@@ -111,13 +111,8 @@ func (o *benchLoad) settle(f *flagSet, args []string, getenv func(string) string
 	if o.metadataPairs, err = pairs("metadata", o.metadata); err != nil {
 		return err
 	}
-	headers, err := pairs("header", o.headers)
-	if err != nil {
+	if o.Header, err = headerOf(o.headers); err != nil {
 		return err
-	}
-	o.Header = http.Header{}
-	for _, h := range headers {
-		o.Header.Set(h[0], h[1])
 	}
 	if f.Changed("temperature") {
 		o.Temperature = &o.temperature
@@ -209,6 +204,16 @@ func (o *benchLoad) settleBody(f *flagSet) error {
 		o.ExtraBody = []byte(asJSON(fields))
 	}
 	return o.Validate()
+}
+
+// headerOf makes a header of the values of --header.
+func headerOf(list []string) (http.Header, error) {
+	header := http.Header{}
+	all, err := pairs("header", list)
+	for _, h := range all {
+		header.Set(h[0], h[1])
+	}
+	return header, err
 }
 
 // pairs cuts name=value.

@@ -18,7 +18,7 @@ import (
 	"weir/tokenizer"
 )
 
-const benchSimAbout = "Measures what a server does besides computing, over the simulated device: streamed events, small chats, steps of the engine, and the memory of idle streams. " +
+const benchSimAbout = "Measures what a server does besides computing, over the simulated device: streamed events, small chats, steps of the engine, refusals, and the memory of idle streams. " +
 	"Each figure has a reference beside it, which is measured in the same run with the same client: a loop over sockets, a bare handler of fasthttp, or the simulated device itself."
 
 // referenceCommand is what weir bench sim calls for the references that answer over sockets.
@@ -37,12 +37,12 @@ func setupBenchSim(f *flagSet, env *environment) action {
 	f.DurationVar(&o.Time, "time", o.Time, "how long each measurement sends requests")
 	f.IntVar(&o.Rounds, "rounds", o.Rounds, "`number` of turns of the server and of its reference; the medians are reported")
 	f.IntVar(&o.Idle, "idle-streams", o.Idle, "`number` of streams whose memory is measured; 0 leaves this out")
+	f.IntVar(&o.Refused, "refusals", o.Refused, "`number` of requests that a full server refuses")
+	f.StringSliceVar(&o.Only, "only", nil, "measure only these `figures`: "+strings.Join(hostside.Figures, ", "))
 	f.Var(&numbers{list: &o.Steps}, "sequences", "`numbers` of sequences whose steps are measured")
 	f.StringVar(&o.file, "json", "", "`file` for the numbers")
 	return func(args []string) error {
-		if err := noArguments("bench sim", args); err != nil {
-			return err
-		}
+		o.Flags = args
 		if err := o.Validate(); err != nil {
 			return usageError{err}
 		}

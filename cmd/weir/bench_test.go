@@ -122,7 +122,7 @@ func TestBenchServe(t *testing.T) {
 func TestBenchChat(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result.json")
 	code, out, errOut := runBench("chat", "--binary", "self", "--conversations", "2", "--turns", "3", "--system-len", "20", "--first-len", "30", "--message-len", "10", "--output-len", "4", "--answer-len", "12",
-		"--json", file, "--", "--kv-cache-memory", "64MiB", "--served-model-name", "own")
+		"--json", file, "--header", "Authorization=Bearer k", "--", "--kv-cache-memory", "64MiB", "--served-model-name", "own", "--api-key", "k")
 	if code != 0 || errOut != "" || !strings.Contains(out, "own: 2 conversations at once") || !strings.Contains(out, "\n| 3 | ") || strings.Count(out, "BenchmarkChat/conversations=2/turn=") != 3 {
 		t.Fatalf("exit %d: %s%s", code, out, errOut)
 	}
@@ -136,6 +136,7 @@ func TestBenchChat(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"20 turns":             {"--conversations", "0"},
+		"is not name=value":    {"--header", "x"},
 		"takes no arguments":   {"x"},
 		"for a server that --": {"--", "--port", "1"},
 		"connect":              {"--base-url", "http://127.0.0.1:1"},
@@ -225,8 +226,8 @@ func TestBenchSweep(t *testing.T) {
 func TestBenchSim(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "sim.json")
-	code, out, errOut := runBench("sim", "--time", "20ms", "--rounds", "1", "--streams", "2", "--tokens", "4", "--sequences", "2", "--idle-streams", "0", "--json", file)
-	if code != 0 || errOut != "" || !strings.Contains(out, "| small chats, not streamed |") || strings.Count(out, "BenchmarkSim/") < 3 {
+	code, out, errOut := runBench("sim", "--time", "20ms", "--rounds", "1", "--streams", "2", "--tokens", "4", "--sequences", "2", "--idle-streams", "0", "--refusals", "100", "--json", file)
+	if code != 0 || errOut != "" || !strings.Contains(out, "| small chats, not streamed |") || !strings.Contains(out, "| refusal by a full server, p99 |") || strings.Count(out, "BenchmarkSim/") < 4 {
 		t.Fatalf("exit %d: %s%s", code, out, errOut)
 	}
 	for _, row := range readJSON(t, file)["rows"].([]any) {

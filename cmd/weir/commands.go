@@ -67,7 +67,7 @@ func commands() []*command {
 		{name: "bench engine", args: "[flags]", setup: setupBenchEngine,
 			summary: "measure prefill and decode, and compare them with the limits of the machine",
 			about:   "Measures prefill and decode on the CPU without a server, and compares them with what the machine can do at most, which is measured in the same run."},
-		{name: "bench sim", args: "[flags]", setup: setupBenchSim,
+		{name: "bench sim", args: "[flags] [-- FLAGS OF SERVE]", setup: setupBenchSim,
 			summary: "measure what a server does besides computing", about: benchSimAbout},
 		{name: "bench store", args: "[flags]", setup: setupBenchStore,
 			summary: "measure how fast feedback and trajectories are stored",

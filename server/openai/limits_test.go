@@ -3,6 +3,7 @@ package openai_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"weir/auth"
 	"weir/backend/sim"
+	"weir/pooling"
 	"weir/server/servertest"
 )
 
@@ -408,4 +410,71 @@ func TestQueuedTokens(t *testing.T) {
 	send(3)
 	release()
 	clients.Wait()
+}
+
+// vectors are requests for vectors and scores, which are limited as the others are.
+var vectors = map[string]string{
+	"/v1/embeddings": `{"input": "a"}`,
+	"/pooling":       `{"input": "a"}`,
+	"/score":         `{"text_1": "a", "text_2": "b"}`,
+	"/rerank":        `{"query": "a", "documents": ["b"]}`,
+	"/classify":      `{"input": "a"}`,
+}
+
+// Every limit of a key holds in every interface: what one request has used or holds, the next one
+// does not have, whichever of them it comes through.
+func TestEveryLimitEverywhere(t *testing.T) {
+	all := maps.Clone(computing)
+	maps.Copy(all, vectors)
+	for path, body := range all {
+		t.Run(path, func(t *testing.T) {
+			h := newLimitedFor(t, path, map[string]string{
+				"requests": ", limits: {requests_per_minute: 1}", "minute": ", limits: {tokens_per_minute: 1}", "day": ", limits: {tokens_per_day: 1}",
+				"one": ", limits: {concurrency: 1}", "foreign": ", models: [large]", "free": "",
+			})
+			for key, text := range map[string]string{"requests": "1 requests per minute", "minute": "1 tokens per minute", "day": "1 tokens per day"} {
+				if status, answer, _ := h.ask(path, key, body); status != 200 {
+					t.Fatalf("%s, the first: %d %s", key, status, answer)
+				}
+				if status, answer, _ := h.ask(path, key, body); status != 429 || !strings.Contains(answer, text) {
+					t.Errorf("%s, the second: %d %s", key, status, answer)
+				}
+			}
+			if status, answer, _ := h.ask(path, "foreign", body); status != 403 || !strings.Contains(answer, "not for the model") {
+				t.Errorf("a key for another model: %d %s", status, answer)
+			}
+			held, release := h.HoldSteps()
+			t.Cleanup(release)
+			var first sync.WaitGroup
+			first.Go(func() {
+				if status, answer, _ := h.ask(path, "one", body); status != 200 {
+					t.Errorf("one, the first: %d %s", status, answer)
+				}
+			})
+			<-held
+			if status, answer, _ := h.ask(path, "one", body); status != 429 || !strings.Contains(answer, "1 requests at a time") {
+				t.Errorf("one, the second: %d %s", status, answer)
+			}
+			release()
+			first.Wait()
+			for _, key := range []string{"one", "free", "free"} {
+				if status, answer, _ := h.ask(path, key, body); status != 200 {
+					t.Errorf("%s, then: %d %s", key, status, answer)
+				}
+			}
+		})
+	}
+}
+
+// newLimitedFor is a limited server with a model for a path.
+func newLimitedFor(t *testing.T, path string, limits map[string]string) *limitedServer {
+	return newLimited(t, limits, func(s *servertest.Setup) {
+		if vectors[path] == "" {
+			return
+		}
+		s.Spec.Hidden = vectorSize
+		if s.Model.Pooling = (&pooling.Plan{Kind: pooling.Mean, Hidden: vectorSize, Normalize: true}); path != "/v1/embeddings" && path != "/pooling" {
+			s.Model.Tokenizer, s.Model.Pooling = pairTokenizer(), head(1, pooling.Sigmoid)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"container/heap"
 	"container/list"
 	"context"
 	"fmt"
@@ -10,13 +11,15 @@ import (
 
 	"github.com/panjf2000/ants/v2"
 
+	"weir/auth"
 	"weir/internal/retry"
 	"weir/server/failure"
 )
 
 // Queue is where requests wait for one of a few workers to prepare them. It is bounded and
-// fair between tenants, and then between the projects of a tenant. A request leaves it as
-// soon as its client has left. The package ants keeps the goroutines. Its own queue is not
+// fair between tenants, and then between the projects of a tenant, by their weights: where
+// preparing is what the server has too little time for, the engine could not give what a weight
+// promises if all had the same turns here. A request leaves it as soon as its client has left. The package ants keeps the goroutines. Its own queue is not
 // used, because it is in order of arrival, and a job cannot be taken out of it.
 //
 // A large request takes seconds where a small one takes a millisecond. The two kinds
@@ -39,10 +42,12 @@ type Queue struct {
 // largest usual chats have some 100 KB.
 const LargeBody = 256 << 10
 
-// Turn says whose turn in a [Queue] a job takes, and the size of its request in bytes.
+// Turn says whose turn in a [Queue] a job takes, and the size of its request in bytes. The
+// weights are in hundredths; 0 is the usual one. Those of the newest job count.
 type Turn struct {
-	Tenant, Project string
-	Size            int
+	Tenant, Project       string
+	Weight, ProjectWeight int
+	Size                  int
 }
 
 // lane holds the jobs of a kind.
@@ -55,38 +60,125 @@ type lane struct {
 
 // line is a part of the queue: all of it, what a tenant has in it, or a project of a tenant.
 // Jobs are in the lines of projects, the other lines have parts that take turns.
+//
+// The turns are those of self-clocked fair queueing (Golestani 1994) with jobs of one length:
+// the next turn of a part comes at a time that lies after its last one by as much as the part
+// is light, or after the present if it has just come. With equal weights this is round robin.
 type line struct {
 	name    string
 	within  *line            // nil: this is the whole queue
-	turn    *list.Element    // in within.turns
 	parts   map[string]*line // by name; none is empty
-	turns   list.List        // of *line; the first one is next
+	turns   turnHeap         // the same; the first one is next
 	jobs    list.List        // of *job, in order of arrival
 	waiting int              // jobs in it and in its parts
+
+	clock  int64 // the time of the newest turn of its parts
+	number int64 // of turns that its parts have been given
+
+	weight int64
+	turn   int64 // the time of its next turn
+	order  int64 // decides between equal times: within.number when it was given
+	at     int   // index in within.turns
 }
 
-// part returns the part of a name, and makes it if need be.
-func (l *line) part(name string) *line {
-	p := l.parts[name]
-	if p == nil {
-		if p = (&line{name: name, within: l}); l.parts == nil {
-			l.parts = make(map[string]*line)
-		}
-		l.parts[name] = p
-		p.turn = l.turns.PushBack(p)
+// turnGap lies between two turns of a part, divided by its weight in hundredths.
+const turnGap = 10_000_000
+
+// turnHeap is a heap (container/heap) of the parts of a line.
+type turnHeap []*line
+
+func (h turnHeap) Len() int { return len(h) }
+func (h turnHeap) Less(i, j int) bool {
+	return h[i].turn < h[j].turn || h[i].turn == h[j].turn && h[i].order < h[j].order
+}
+
+func (h turnHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+
+func (h *turnHeap) Push(p any) {
+	l := p.(*line)
+	l.at = len(*h)
+	*h = append(*h, l)
+}
+
+func (h *turnHeap) Pop() any {
+	last := len(*h) - 1
+	l := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return l
+}
+
+// part returns the part of a name, with a weight, and makes it if need be.
+func (l *line) part(name string, weight int) *line {
+	if weight <= 0 {
+		weight = int(auth.UsualWeight)
 	}
+	p := l.parts[name]
+	if p != nil {
+		p.weight = int64(weight)
+		return p
+	}
+	if p = (&line{name: name, within: l, weight: int64(weight)}); l.parts == nil {
+		l.parts = make(map[string]*line)
+	}
+	l.parts[name] = p
+	p.turn = l.clock
+	p.giveTurn()
+	heap.Push(&l.turns, p)
 	return p
 }
 
-// fullest returns the part with the most jobs, among equal ones that whose turn comes last.
-func (l *line) fullest() *line {
+// giveTurn sets the time of the next turn of a part, which was that of its last one.
+func (l *line) giveTurn() {
+	l.within.number++
+	l.turn, l.order = l.turn+max(1, turnGap/l.weight), l.within.number
+}
+
+// take returns the part whose turn it is, and gives it its next one.
+func (l *line) take() *line {
+	p := l.turns[0]
+	l.clock = p.turn
+	p.giveTurn()
+	heap.Fix(&l.turns, 0)
+	return p
+}
+
+// fullest returns the part with the most jobs for its weight, among equal ones that whose turn
+// comes last, of those with more than so many jobs; nil: there is none.
+func (l *line) fullest(than int) *line {
 	var most *line
-	for e := l.turns.Back(); e != nil; e = e.Prev() {
-		if p := e.Value.(*line); most == nil || p.waiting > most.waiting {
+	for i, p := range l.turns {
+		if p.waiting <= than {
+			continue
+		}
+		if most == nil || p.fuller(most) || !most.fuller(p) && l.turns.Less(most.at, i) {
 			most = p
 		}
 	}
 	return most
+}
+
+// fuller reports whether l has more jobs for its weight than o.
+func (l *line) fuller(o *line) bool { return int64(l.waiting)*o.weight > int64(o.waiting)*l.weight }
+
+// ahead returns about how many jobs of all parts run until n are of the part of a name, which
+// has a weight: each other part has as many as its weight is to this one, but no more than wait.
+func (l *line) ahead(name string, weight int, n int64) int64 {
+	others, weights := int64(l.waiting), int64(0)
+	for _, p := range l.turns {
+		if p.name == name {
+			others -= int64(p.waiting)
+		} else {
+			weights += p.weight
+		}
+	}
+	if weight <= 0 {
+		weight = int(auth.UsualWeight)
+	}
+	return n + min(others, (n*weights+int64(weight)-1)/int64(weight))
 }
 
 // has returns the number of jobs in the part of a name.
@@ -122,15 +214,15 @@ func NewQueue(places, workers int) (*Queue, error) {
 }
 
 // Do runs f on a worker and waits for its end. Jobs of a tenant's project are in order of
-// arrival, the projects of a tenant take turns, and so do tenants. If ctx ends first, Do
+// arrival, the projects of a tenant take turns by their weights, and so do tenants. If ctx ends first, Do
 // returns its cause at once. In this case f either never begins or may still be running, so
 // that the caller must not use anything that f uses. Do fails with failure.ErrPanic if f
 // panics.
 //
 // Do fails with failure.ErrQueueFull if too many jobs wait. Nobody can keep others out with
-// that: if all places are taken, and another tenant has more of them than the caller would
-// have, or another project of the same tenant, the newest job of the one that has the most
-// fails in place of the caller's.
+// that: if all places are taken, and another tenant has more of them for its weight than the
+// caller would have, or another project of the same tenant, the newest job of the one that has
+// the most fails in place of the caller's. No weight takes the last place of another.
 func (q *Queue) Do(ctx context.Context, turn Turn, f func()) error {
 	j := &job{run: f, done: make(chan struct{}), lane: &q.mu.small}
 	if turn.Size >= LargeBody {
@@ -155,7 +247,7 @@ func (q *Queue) push(turn Turn, j *job) error {
 		q.mu.Unlock()
 		return err
 	}
-	l := j.lane.all.part(turn.Tenant).part(turn.Project)
+	l := j.lane.all.part(turn.Tenant, turn.Weight).part(turn.Project, turn.ProjectWeight)
 	j.line, j.place = l, l.jobs.PushBack(j)
 	for in := l; in != nil; in = in.within {
 		in.waiting++
@@ -178,37 +270,38 @@ func (q *Queue) push(turn Turn, j *job) error {
 // makePlace takes its place from another job, if the one whose turn a new job would take
 // has less than its share, and reports whether there is a place now.
 func (n *lane) makePlace(turn Turn) bool {
-	victim, mine := n.all.fullest(), n.all.has(turn.Tenant)
+	victim, mine, weight := n.all.fullest(1), n.all.has(turn.Tenant), turn.Weight
+	if victim != nil && victim.name == turn.Tenant {
+		victim, mine, weight = victim.fullest(1), victim.has(turn.Project), turn.ProjectWeight
+	}
 	if victim == nil {
-		return false // there are no places
+		return false
 	}
-	if victim.name == turn.Tenant {
-		victim, mine = victim.fullest(), victim.has(turn.Project)
+	if weight <= 0 {
+		weight = int(auth.UsualWeight)
 	}
-	if victim.waiting <= mine+1 {
+	if int64(victim.waiting)*int64(weight) <= int64(mine+1)*victim.weight {
 		return false // taking one from it would turn the shares around
 	}
-	for victim.turns.Len() > 0 {
-		victim = victim.fullest()
+	for len(victim.turns) > 0 {
+		victim = victim.fullest(0)
 	}
 	j := victim.jobs.Back().Value.(*job)
 	remove(j)
-	j.err = n.full(Turn{Tenant: victim.within.name, Project: victim.name})
+	j.err = n.full(Turn{Tenant: victim.within.name, Project: victim.name, Weight: int(victim.within.weight), ProjectWeight: int(victim.weight)})
 	close(j.done)
 	return true
 }
 
 // full is failure.ErrQueueFull, with the time after which a request may be sent again. Until
 // its turn comes, the jobs that run end, and those of its own project; each other project
-// of its tenant has as many turns, and each other tenant as many as its own.
+// of its tenant has its turns meanwhile, and so has each other tenant.
 func (n *lane) full(turn Turn) error {
 	ahead := int64(1)
 	if t := n.all.parts[turn.Tenant]; t != nil {
-		own := t.has(turn.Project)
-		ahead = retry.Shared(ahead+int64(own), int64(t.waiting-own), len(t.parts)-min(own, 1))
+		ahead = t.ahead(turn.Project, turn.ProjectWeight, ahead+int64(t.has(turn.Project)))
 	}
-	own := n.all.has(turn.Tenant)
-	ahead = retry.Shared(ahead, int64(n.all.waiting-own), len(n.all.parts)-min(own, 1))
+	ahead = n.all.ahead(turn.Tenant, turn.Weight, ahead)
 	return retry.After(failure.ErrQueueFull, n.took.Times(float64(ahead-1+int64(n.running))/float64(n.most)))
 }
 
@@ -227,7 +320,7 @@ func remove(j *job) {
 	j.place = nil
 	for l := j.line; l != nil; l = l.within {
 		if l.waiting--; l.waiting == 0 && l.within != nil {
-			l.within.turns.Remove(l.turn)
+			heap.Remove(&l.within.turns, l.at)
 			delete(l.within.parts, l.name)
 		}
 	}
@@ -268,10 +361,8 @@ func (q *Queue) next(n *lane) *job {
 		return nil
 	}
 	l := &n.all
-	for l.turns.Len() > 0 {
-		front := l.turns.Front()
-		l.turns.MoveToBack(front)
-		l = front.Value.(*line)
+	for len(l.turns) > 0 {
+		l = l.take()
 	}
 	j := l.jobs.Front().Value.(*job)
 	remove(j)

@@ -59,6 +59,94 @@ func TestQueueFairness(t *testing.T) {
 	})
 }
 
+// Tenants have turns in proportion to their weights, and so do the projects of a tenant. Who
+// has just come waits for as long as its weight says, and not for more.
+func TestQueueWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t, 1000, 1)
+		step := make(chan struct{})
+		var mu sync.Mutex
+		served := map[string]int{}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		var wg sync.WaitGroup
+		submit := func(turn Turn, n int) {
+			for range n {
+				wg.Go(func() {
+					_ = q.Do(ctx, turn, func() {
+						mu.Lock()
+						served[turn.Tenant]++
+						served[turn.Tenant+"/"+turn.Project]++
+						mu.Unlock()
+						select {
+						case <-step:
+						case <-ctx.Done():
+						}
+					})
+				})
+			}
+			synctest.Wait()
+		}
+		serve := func(n int) {
+			for range n {
+				step <- struct{}{}
+				synctest.Wait()
+			}
+		}
+		submit(Turn{}, 1)
+		submit(Turn{Tenant: "light", ProjectWeight: 25, Project: "1"}, 100)
+		submit(Turn{Tenant: "light", Project: "2"}, 100)
+		submit(Turn{Tenant: "heavy", Weight: 300}, 300)
+		serve(200)
+		for name, want := range map[string]int{"heavy": 150, "light": 50, "light/1": 10, "light/2": 40} {
+			if got := served[name]; got < want-1 || got > want+1 {
+				t.Errorf("of 200 jobs %d are of %s, want %d", got, name, want)
+			}
+		}
+		submit(Turn{Tenant: "new", Weight: 50}, 1)
+		for n := 1; served["new"] == 0; n++ {
+			if serve(1); n > 10 { // 2 of light, 6 of heavy, its own, and one that runs
+				t.Fatal("one that is half as heavy as light waits for more than 10 jobs")
+			}
+		}
+		cancel(failure.ErrGone)
+		wg.Wait()
+	})
+}
+
+// However light, nobody loses its last place to others; the rest goes by weight.
+func TestQueuePlacesByWeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t, 8, 1)
+		release := make(chan struct{})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		done := map[string]int{}
+		submit := func(tenant string, weight, n int) {
+			for range n {
+				wg.Go(func() {
+					if err := q.Do(context.Background(), Turn{Tenant: tenant, Weight: weight}, func() { <-release }); err == nil {
+						mu.Lock()
+						done[tenant]++
+						mu.Unlock()
+					}
+				})
+				synctest.Wait()
+			}
+		}
+		submit("", 0, 1)
+		submit("feather", 1, 1)
+		submit("light", 0, 10)
+		submit("heavy", 300, 20)
+		submit("feather", 1, 5)
+		submit("light", 0, 5)
+		close(release)
+		wg.Wait()
+		if done["feather"] != 1 || done["light"] != 2 || done["heavy"] != 5 {
+			t.Errorf("places were %v, want 1, 2 and 5", done)
+		}
+	})
+}
+
 // Nobody keeps others out by taking all places: the newest job of the tenant that has most
 // of them goes, and of its projects that of the one that has most. Among those that have
 // equally many, whoever comes last is refused.
@@ -189,24 +277,53 @@ func TestQueuePanicIsAnError(t *testing.T) {
 }
 
 // Whatever the order of arrivals, departures and ends, the queue serves what the
-// reference implementation serves: round robin over lists.
+// reference implementation serves, with the usual weights and with others.
 func TestQueueAgainstReference(t *testing.T) {
 	for seed := range 50 {
-		synctest.Test(t, func(t *testing.T) { compareWithReference(t, uint64(seed)) })
+		synctest.Test(t, func(t *testing.T) { compareWithReference(t, uint64(seed), map[string]int{}) })
+		synctest.Test(t, func(t *testing.T) {
+			compareWithReference(t, uint64(seed), map[string]int{"a": 300, "b": 50, "x": 700, "z": 40})
+		})
 	}
 }
 
 // referenceQueue is the reference implementation. It keeps the waiting jobs in order of
-// arrival, and for tenants and projects the time of their last turn, or of their arrival in
-// the queue, from which it finds everything else anew each time.
+// arrival, and for tenants and projects the time of their next turn, from which it finds
+// everything else anew each time.
 type referenceQueue struct {
 	jobs    []waitingJob
-	turns   map[Turn]int // of each tenant, with Project "*", and of each project, the time
+	turns   map[Turn]referenceTurn // of each tenant, with Project "*", and of each project
+	clocks  map[string]int         // the newest turn of a tenant's projects, and with "" of all tenants
 	now     int
 	running string // job; "": none
 	served  []string
 	refused []string
 }
+
+// referenceTurn is when a turn comes; of those at the same time the one comes first that was
+// given first.
+type referenceTurn struct{ at, given int }
+
+func (t referenceTurn) before(o referenceTurn) bool {
+	return t.at < o.at || t.at == o.at && t.given < o.given
+}
+
+// give gives a tenant or a project its next turn after a time.
+func (r *referenceQueue) give(whose Turn, after, weight int) {
+	r.now++
+	r.turns[whose] = referenceTurn{after + turnGap/weighed(weight), r.now}
+}
+
+// weighed is a weight, or the usual one.
+func weighed(weight int) int {
+	if weight == 0 {
+		return 100
+	}
+	return weight
+}
+
+func tenantOf(t Turn) Turn  { return Turn{Tenant: t.Tenant, Project: "*"} }
+func projectOf(t Turn) Turn { return Turn{Tenant: t.Tenant, Project: t.Project} }
 
 type waitingJob struct {
 	name  string
@@ -243,42 +360,51 @@ func (r *referenceQueue) arrive(j waitingJob, places int) {
 		return
 	}
 	if len(r.jobs) == places {
-		most := r.fullest()
-		have, mine := r.ofTenant(most.Tenant), r.ofTenant(j.turn.Tenant)
-		if most.Tenant == j.turn.Tenant {
-			have, mine = r.ofProject(most), r.ofProject(j.turn)
-		}
-		if have <= mine+1 {
+		most, ok := r.fullest(j.turn)
+		if !ok {
 			r.refused = append(r.refused, j.name)
 			return
 		}
 		r.evict(most)
 	}
-	r.now++
 	if r.ofTenant(j.turn.Tenant) == 0 {
-		r.turns[Turn{Tenant: j.turn.Tenant, Project: "*"}] = r.now
+		r.give(tenantOf(j.turn), r.clocks[""], j.turn.Weight)
+		r.clocks[j.turn.Tenant] = 0
 	}
 	if r.ofProject(j.turn) == 0 {
-		r.turns[j.turn] = r.now
+		r.give(projectOf(j.turn), r.clocks[j.turn.Tenant], j.turn.ProjectWeight)
 	}
 	r.jobs = append(r.jobs, j)
 }
 
-// fullest returns the project with most jobs of the tenant with most jobs.
-func (r *referenceQueue) fullest() (most Turn) {
-	last := func(a, b int, x, y Turn) bool { return a > b || a == b && r.turns[x] > r.turns[y] }
-	most = r.jobs[0].turn
-	for _, j := range r.jobs {
-		if last(r.ofTenant(j.turn.Tenant), r.ofTenant(most.Tenant), Turn{Tenant: j.turn.Tenant, Project: "*"}, Turn{Tenant: most.Tenant, Project: "*"}) {
-			most = j.turn
+// fullest returns the project with most jobs for its weight of the tenant with most jobs for
+// its weight, if that one has more than one that comes would have then.
+func (r *referenceQueue) fullest(comes Turn) (Turn, bool) {
+	pick := func(least int, among func(Turn) bool, of func(Turn) int, weight func(Turn) int, turn func(Turn) Turn) (most Turn, ok bool) {
+		for _, j := range r.jobs {
+			if !among(j.turn) || of(j.turn) < least {
+				continue
+			}
+			more := of(j.turn)*weight(most) - of(most)*weight(j.turn)
+			if !ok || more > 0 || more == 0 && r.turns[turn(most)].before(r.turns[turn(j.turn)]) {
+				most, ok = j.turn, true
+			}
 		}
+		return most, ok
 	}
-	for _, j := range r.jobs {
-		if j.turn.Tenant == most.Tenant && last(r.ofProject(j.turn), r.ofProject(most), j.turn, most) {
-			most = j.turn
-		}
+	ofTenant := func(t Turn) int { return r.ofTenant(t.Tenant) }
+	weight, projectWeight := func(t Turn) int { return weighed(t.Weight) }, func(t Turn) int { return weighed(t.ProjectWeight) }
+	tenant, ok := pick(2, func(Turn) bool { return true }, ofTenant, weight, tenantOf)
+	if !ok {
+		return tenant, false
 	}
-	return most
+	within := func(t Turn) bool { return t.Tenant == tenant.Tenant }
+	if tenant.Tenant == comes.Tenant {
+		most, ok := pick(2, within, r.ofProject, projectWeight, projectOf)
+		return most, ok && r.ofProject(most)*projectWeight(comes) > (r.ofProject(comes)+1)*projectWeight(most)
+	}
+	most, _ := pick(1, within, r.ofProject, projectWeight, projectOf)
+	return most, ofTenant(tenant)*weight(comes) > (ofTenant(comes)+1)*weight(tenant)
 }
 
 // evict refuses the newest job of a project.
@@ -300,32 +426,35 @@ func (r *referenceQueue) next() {
 	}
 	at := 0
 	for i, j := range r.jobs {
-		a, b := r.turns[Turn{Tenant: j.turn.Tenant, Project: "*"}], r.turns[Turn{Tenant: r.jobs[at].turn.Tenant, Project: "*"}]
-		if a < b || a == b && r.turns[j.turn] < r.turns[r.jobs[at].turn] {
+		best := r.jobs[at].turn
+		if a, b := tenantOf(j.turn), tenantOf(best); r.turns[a].before(r.turns[b]) || a == b && r.turns[projectOf(j.turn)].before(r.turns[projectOf(best)]) {
 			at = i
 		}
 	}
 	j := r.jobs[at]
-	r.now++
-	r.turns[Turn{Tenant: j.turn.Tenant, Project: "*"}], r.turns[j.turn] = r.now, r.now
+	tenant, project := tenantOf(j.turn), projectOf(j.turn)
+	r.clocks[""], r.clocks[tenant.Tenant] = r.turns[tenant].at, r.turns[project].at
+	r.give(tenant, r.turns[tenant].at, j.turn.Weight)
+	r.give(project, r.turns[project].at, j.turn.ProjectWeight)
 	r.jobs = slices.Delete(r.jobs, at, at+1)
 	r.run(j.name)
 }
 
-func compareWithReference(t *testing.T, seed uint64) {
+func compareWithReference(t *testing.T, seed uint64, weights map[string]int) {
 	random := func(n int) int {
 		seed = seed*6364136223846793005 + 1442695040888963407
 		return int(seed>>33) % n
 	}
 	const places = 8
 	q := testQueue(t, places, 1)
-	want := referenceQueue{turns: map[Turn]int{}}
+	want := referenceQueue{turns: map[Turn]referenceTurn{}, clocks: map[string]int{}}
 	var served, refused []string
 	var mu sync.Mutex           // of refused
 	gate := make(chan struct{}) // lets the running job end
 	var wg sync.WaitGroup
 	arrive := func(i int) {
 		turn, name := Turn{Tenant: string(rune('a' + random(3))), Project: string(rune('x' + random(3)))}, fmt.Sprint("job ", i)
+		turn.Weight, turn.ProjectWeight = weights[turn.Tenant], weights[turn.Project]
 		ctx, cancel := context.WithCancelCause(context.Background())
 		wg.Go(func() {
 			defer cancel(nil)

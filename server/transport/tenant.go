@@ -42,4 +42,8 @@ func (c *Call) Weights() (tenant, project int) {
 }
 
 // Turn returns whose turn the request takes in a [Queue].
-func (c *Call) Turn() Turn { return Turn{Tenant: c.Tenant(), Project: c.Project} }
+func (c *Call) Turn() Turn {
+	t := Turn{Tenant: c.Tenant(), Project: c.Project}
+	t.Weight, t.ProjectWeight = c.Weights()
+	return t
+}
