@@ -69,6 +69,11 @@ type Config struct {
 	// them, by measure, and not at all if that is quicker.
 	LoadWait time.Duration
 
+	// Changes, if it is not nil, is given what has changed in the prefix cache since its last call, before readers see what
+	// a step gave. It has to be fast, and must not keep what it is given. MostChanges is the most of them between two calls.
+	Changes     func(*kvcache.Changes)
+	MostChanges int
+
 	// ITLTarget is how long a step may take because of prompts, while answers are being
 	// written: the number of their tokens then adapts, up to Scheduler.MaxTokens, and
 	// Scheduler.MaxPrefill counts until something is measured. 0: it is always MaxPrefill.
@@ -271,6 +276,7 @@ func (e *Engine) configure() error {
 	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching, e.spec.Groups...)
 	e.sched = scheduler.New(*c, e.kv)
 	e.flight.pace = pacer{target: e.cfg.ITLTarget, most: c.MaxTokens}
+	e.watch()
 	return e.configureOffload()
 }
 

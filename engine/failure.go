@@ -79,6 +79,7 @@ func (e *Engine) recoverFrom(err error) error {
 	e.counts.Reopened++
 	e.offload.counts.Uncopied += e.kv.Uncopied()
 	e.kv = kvcache.New(e.spec.NumBlocks, e.spec.BlockTokens, e.spec.StateSlots, e.cfg.Caching, e.spec.Groups...)
+	e.watch()
 	e.sched.Restart(e.kv)
 	return e.configureOffload()
 }

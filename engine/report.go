@@ -179,6 +179,7 @@ func (c *choice) output() int { return len(c.seq.Tokens) - c.seq.Prompt }
 // publish makes the statistics available and gives the observer its report.
 func (e *Engine) publish() {
 	e.publishStats()
+	e.handChanges()
 	r := &e.report
 	if r.Tokens == 0 && len(r.Ended) == 0 {
 		return

@@ -104,6 +104,7 @@ func (m *Manager) Missing(dst []Key, tokens []int32, salt Hash, kept func(Key) b
 	if !m.Caching() {
 		return dst, 0
 	}
+	m.boundWanted()
 	w := walk{m: m, kept: kept, runs: make([]runOfBlocks, len(m.groups))}
 	h, have, most, first := salt, 0, 0, len(dst)
 	var at Hash // the chain up to most
@@ -188,13 +189,15 @@ func (w *walk) step(h Hash, n int) (there, copied, ends bool) {
 func (w *walk) append(dst []Key, salt Hash, tokens []int32, n int) []Key {
 	m, h := w.m, salt
 	for end := m.blockTokens; end <= n; end += m.blockTokens {
-		h = m.hash(h, tokens[end-m.blockTokens:end])
+		parent, block := h, tokens[end-m.blockTokens:end]
+		h = m.hash(h, block)
 		for g := range m.groups {
 			first := min(m.first(g, n), n/m.blockTokens-1) // of a group that sees nothing, the last block at any rate, as for find
 			if key := inGroup(h, g); end/m.blockTokens > first {
 				id, published := m.blocks.byHash[key]
 				if !published {
 					dst = append(dst, Key{key, false})
+					m.want(Key{key, false}, origin{parent, end == m.blockTokens, uint16(g)}, block)
 				} else if m.blocks.entries[id].refs == 0 {
 					w.there = append(w.there, id)
 				}
@@ -244,8 +247,10 @@ func (m *Manager) Restored(k Key, id int32, ok bool) {
 		p = &m.states
 		m.begun[id] = 0
 	}
-	if ok {
-		p.publish(id, k.Hash)
+	if ok && m.known(k) {
+		if p.publish(id, k.Hash) {
+			m.storedAgain(k, id)
+		}
 		p.saved(id)
 	}
 	p.unref(id)

@@ -43,6 +43,7 @@ type Manager struct {
 	states      pool    // state slots; empty if there are none
 	begun       []int32 // by state slot: how many sequences have begun with what it was published with
 	buf         []byte  // scratch for hash: the parent, then token ids
+	watch       *watch  // what changes; nil: nobody asks
 }
 
 // Caching reports whether prefixes are cached.
@@ -264,11 +265,12 @@ func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
 		return
 	}
 	for (t.chained+1)*m.blockTokens <= computed {
-		at := t.chained * m.blockTokens
-		t.chain = m.hash(t.chain, tokens[at:at+m.blockTokens])
+		at, parent := t.chained*m.blockTokens, t.chain
+		block := tokens[at : at+m.blockTokens]
+		t.chain = m.hash(t.chain, block)
 		for g := range m.groups {
-			if b := t.Blocks[t.chained*len(m.groups)+g]; b != 0 {
-				m.blocks.publish(b, inGroup(t.chain, g))
+			if b := t.Blocks[t.chained*len(m.groups)+g]; b != 0 && m.blocks.publish(b, inGroup(t.chain, g)) {
+				m.stored(b, t.chain, origin{parent, t.chained == 0, uint16(g)}, block)
 			}
 		}
 		t.chained++
@@ -316,6 +318,9 @@ func (m *Manager) Forget() bool {
 	}
 	m.blocks.forget()
 	m.states.forget()
+	if m.watch != nil {
+		m.watch.changes.add(Change{Kind: Cleared}, nil)
+	}
 	return true
 }
 

@@ -29,6 +29,8 @@ type pool struct {
 	free    int            // length of the free list
 	kept    int            // entries of it that are published
 	unsaved unsaved        // entries that are to be copied, see Manager.NextCopy
+
+	removed func(i int32, h Hash) // is told of entries that are not found any more; nil: nobody is, see Manager.Watch
 }
 
 // newPool returns the books of n things, all of them free. Number 0 counts as one of them but is
@@ -133,6 +135,9 @@ func (p *pool) unpublish(i int32) {
 	if e := &p.entries[i]; e.published {
 		delete(p.byHash, e.hash)
 		e.published = false
+		if p.removed != nil {
+			p.removed(i, e.hash)
+		}
 		p.unsave(i)
 		if e.next >= 0 {
 			p.kept--

@@ -165,6 +165,7 @@ func (m *Manager) publishState(t *Table, slot StateID, keep Keep) {
 	published := m.states.publish(slot, t.chain)
 	if published {
 		m.begun[slot] = 0
+		m.storedState(t.chain, false)
 	}
 	if keep == Checkpoint {
 		if f := t.states.from; m.unused(f) && m.begun[f.slot] <= 1 {

@@ -45,11 +45,7 @@ func (c copies) Describe(chan<- *prometheus.Desc) {}
 
 func (c copies) Collect(ch chan<- prometheus.Metric) {
 	of := c()
-	for _, s := range []struct {
-		name, help string
-		kind       prometheus.ValueType
-		value      float64
-	}{
+	collect(ch, []plain{
 		{"weir:kv_offload_disk_bytes", "Space that copies of KV blocks and states take on the disk.", prometheus.GaugeValue, float64(of.FileBytes)},
 		{"weir:kv_offload_disk_files", "Copies of KV blocks and states on the disk, those of other builds and models included.", prometheus.GaugeValue, float64(of.Files)},
 		{"weir:kv_offload_memory_bytes", "Copies of KV blocks and states in the memory of the machine.", prometheus.GaugeValue, float64(of.MemoryBytes)},
@@ -60,7 +56,41 @@ func (c copies) Collect(ch chan<- prometheus.Metric) {
 		{"weir:kv_offload_memory_hits_total", "Copies brought back that were in the memory of the machine.", prometheus.CounterValue, float64(of.FromMemory)},
 		{"weir:kv_offload_read_seconds_total", "Time in which files of copies were read.", prometheus.CounterValue, of.Reading},
 		{"weir:kv_offload_write_seconds_total", "Time in which files of copies were written.", prometheus.CounterValue, of.Writing},
-	} {
+	})
+}
+
+// plain is a series without labels.
+type plain struct {
+	name, help string
+	kind       prometheus.ValueType
+	value      float64
+}
+
+func collect(ch chan<- prometheus.Metric, series []plain) {
+	for _, s := range series {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(s.name, s.help, nil, nil), s.kind, s.value)
 	}
+}
+
+// Events is what is published of changes of the prefix cache, since the process started, and who listens now.
+type Events struct {
+	Batches, Lost uint64
+	Subscribers   int
+}
+
+// events collects the series of what is published.
+type events func() Events
+
+// SetEvents adds the series of what is published of changes of the prefix cache. It may be called once.
+func (m *Metrics) SetEvents(read func() Events) { m.registry.MustRegister(events(read)) }
+
+func (e events) Describe(chan<- *prometheus.Desc) {}
+
+func (e events) Collect(ch chan<- prometheus.Metric) {
+	of := e()
+	collect(ch, []plain{
+		{"weir:kv_event_batches_total", "Batches of KV events that were published.", prometheus.CounterValue, float64(of.Batches)},
+		{"weir:kv_event_losses_total", "Times that changes of the prefix cache were lost because too many waited to be published.", prometheus.CounterValue, float64(of.Lost)},
+		{"weir:kv_event_subscribers", "Connections that subscribe to KV events.", prometheus.GaugeValue, float64(of.Subscribers)},
+	})
 }

@@ -98,6 +98,19 @@ func TestOffload(t *testing.T) {
 	}
 }
 
+// TestEvents: what is published of changes is counted.
+func TestEvents(t *testing.T) {
+	h := start(t, simple, nil)
+	defer h.stop()
+	h.m.SetEvents(func() Events { return Events{Batches: 1, Lost: 2, Subscribers: 3} })
+	p := scrape(t, h.m, false)
+	for name, want := range map[string]float64{"weir:kv_event_batches_total": 1, "weir:kv_event_losses_total": 2, "weir:kv_event_subscribers": 3} {
+		if got := p.value(t, name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
 // TestCachedBySource: cached tokens count for the place that they were in, and add up.
 func TestCachedBySource(t *testing.T) {
 	for _, onDisk := range []bool{false, true} {

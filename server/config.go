@@ -81,6 +81,7 @@ type Prefixes struct {
 	SaltKey *[32]byte             // the secret behind its namespaces, which has to be the same after a restart
 	Erase   func() error          // removes all that is kept
 	Stats   func() metrics.Copies // nil: there are no series of it
+	Events  func() metrics.Events // what is published of its changes; nil: nothing is
 }
 
 // Functions are switches for functions that a public server should not have.

@@ -17,6 +17,7 @@ import (
 	"weir/engine"
 	"weir/internal/jsontext"
 	"weir/internal/plainfile"
+	"weir/kvevents"
 	"weir/kvstore"
 	"weir/model"
 	"weir/scheduler"
@@ -31,10 +32,11 @@ type preparedEngine struct {
 	hostBytes   int64  // what weights and KV cache take of this machine's memory
 	cacheType   string // type of keys and values
 	fingerprint string
-	device      string         // in words
-	notes       []string       // about the weights, for the log
-	copies      *kvstore.Store // of the prefix cache; nil: there are none
-	shorten     bool           // the context may be shorter than the model's, so that it fits the memory
+	device      string              // in words
+	notes       []string            // about the weights, for the log
+	copies      *kvstore.Store      // of the prefix cache; nil: there are none
+	events      *kvevents.Publisher // of its changes; nil: they are not published
+	shorten     bool                // the context may be shorter than the model's, so that it fits the memory
 }
 
 // A backendPlan is a backend that has been chosen and not opened yet.
@@ -64,7 +66,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 			notes, found = append(notes, "the CPU computes: "+err.Error()), nil
 		}
 	}
-	if err := o.offload.check(o, found != nil); err != nil {
+	if err := cmp.Or(o.offload.check(o, found != nil), o.events.check(o)); err != nil {
 		return nil, usageError{err}
 	}
 	o = o.suiting(s)
@@ -97,6 +99,13 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if e.copies != nil { // a nil store in an interface is not nil
 		cfg.Offload = e.copies
 		e.hostBytes += o.offload.held()
+	}
+	if e.events, err = o.events.open(e.spec, &o.offload); err != nil {
+		return nil, errors.Join(err, e.closeCopies())
+	}
+	if e.events != nil {
+		e.notes = append(e.notes, o.events.note(e.events))
+		cfg.Changes, cfg.MostChanges = e.events.Take, o.events.config.MaxQueueSize
 	}
 	e.engine = engine.New(cfg, plan.open)
 	if e.copies != nil {

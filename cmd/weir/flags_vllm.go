@@ -65,7 +65,7 @@ var vllmFlags = []vllmFlag{
 	{"kv-offloading-backend offload-backend offload-num-in-group offload-prefetch-step offload-params cpu-offload-params sleep-preserve-parameter-names", anyValue, "weights stay where they are, and --kv-offload-dir and --kv-offload-memory keep copies of KV blocks"},
 	{"swap-space cpu-offload-gb kv-offloading-size offload-group-size", []string{"0", "0.0", "None"}, "weights stay where they are; --kv-cache-memory says how many KV blocks there are, and --kv-offload-memory how many copies"},
 	{"num-gpu-blocks-override", impossible, "--kv-cache-memory says how much memory the KV cache has"},
-	{"kv-transfer-config kv-events-config ec-transfer-config weight-transfer-config", impossible, "KV blocks are not sent to other servers"},
+	{"kv-transfer-config ec-transfer-config weight-transfer-config", impossible, "KV blocks are not sent to other servers"},
 	{"speculative-config spec-method spec-model spec-tokens", impossible, "there is no speculative decoding"},
 	{"per-request-spec-decode-metrics", []string{"none"}, "there is no speculative decoding"},
 	{"disable-sliding-window", impossibleSwitch, "a model that was trained with a window is computed with it"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -105,26 +106,26 @@ func programFile() string {
 	return fmt.Sprint(file.Size(), " ", file.ModTime().UnixNano())
 }
 
-// prefixes are what the HTTP server has to know of copies.
+// prefixes are what the HTTP server has to know of copies and events.
 func (e *preparedEngine) prefixes(o *offloadOptions) (p server.Prefixes, err error) {
-	s := e.copies
-	if s == nil {
-		return p, nil
+	if e.events != nil || e.copies != nil && o.dir != "" {
+		p.SaltKey = new([32]byte)
+		_, _ = rand.Read(p.SaltKey[:]) // never fails (crypto/rand)
 	}
-	p.Erase = s.Erase
-	p.Stats = func() metrics.Copies {
-		st := s.Stats()
-		return metrics.Copies{FileBytes: st.FileBytes, MemoryBytes: st.MemoryBytes, Files: st.Files, Dropped: st.Dropped, WriteErrors: st.WriteErrors,
-			Damaged: st.Damaged, Evicted: st.Evicted, FromMemory: st.FromMemory, Reading: st.ReadSeconds, Writing: st.WriteSeconds}
+	if s := e.copies; s != nil {
+		p.Erase = s.Erase
+		p.Stats = func() metrics.Copies {
+			st := s.Stats()
+			return metrics.Copies{FileBytes: st.FileBytes, MemoryBytes: st.MemoryBytes, Files: st.Files, Dropped: st.Dropped, WriteErrors: st.WriteErrors,
+				Damaged: st.Damaged, Evicted: st.Evicted, FromMemory: st.FromMemory, Reading: st.ReadSeconds, Writing: st.WriteSeconds}
+		}
 	}
-	if o.dir == "" {
-		return p, nil
+	if e.copies != nil && o.dir != "" {
+		if *p.SaltKey, err = kvstore.Secret(o.dir); err != nil {
+			return p, fmt.Errorf("--kv-offload-dir: %w", err)
+		}
 	}
-	secret, err := kvstore.Secret(o.dir)
-	if err != nil {
-		return p, fmt.Errorf("--kv-offload-dir: %w", err)
-	}
-	p.SaltKey = &secret
+	e.tellEvents(&p)
 	return p, nil
 }
 

@@ -112,6 +112,7 @@ type engineOptions struct {
 	maxPrompts int
 	policy     string
 	offload    offloadOptions
+	events     eventOptions
 	caching    bool
 	hashAlgo   string
 	tiles      tileOptions

@@ -39,6 +39,7 @@ func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	f.StringVar(&o.model.path, "model", "", "`folder` of the model, or its name on the hub; the same as the argument MODEL")
 	o.engine.bind(f)
 	o.engine.offload.bind(f)
+	o.engine.events.bind(f)
 	o.listen.bind(f)
 	o.tls.bind(f)
 	o.life.bind(f)

@@ -83,7 +83,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.progress); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.engine.closeCopies()) }()
+	defer func() { err = errors.Join(err, s.engine.closeEvents(), s.engine.closeCopies()) }()
 	for _, line := range s.engine.notes {
 		log.Info(line)
 	}

@@ -190,6 +190,10 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: pure,
 	},
+	"kvevents": {
+		may:    []string{"internal/jsontext", "kvcache"},
+		mayNot: []string{"net/http", "github.com", "encoding/json"},
+	},
 	"kvstore": {
 		may:    []string{"internal/retry", "kvcache"},
 		tests:  []string{"internal/testkit"},

@@ -24,6 +24,13 @@ func newSalter(key *[32]byte) (s salter) {
 	return s
 }
 
+// PlainSalt is the namespace of requests without a project and without a cache_salt, of clients that are not told apart, under a key of
+// the server's.
+func PlainSalt(key *[32]byte) [16]byte {
+	s := newSalter(key)
+	return s.salt(&auth.Identity{}, "", "")
+}
+
 // salt returns the namespace of requests with a cache_salt that a key has sent for a
 // project. cached_tokens and the time to the first token tell what is in a namespace, so
 // that a namespace is shared only by those who may know of each other's prompts: by the keys
