@@ -433,36 +433,30 @@ func TestEveryLimitEverywhere(t *testing.T) {
 				"one": ", limits: {concurrency: 1}", "foreign": ", models: [large]", "free": "",
 			})
 			for key, text := range map[string]string{"requests": "1 requests per minute", "minute": "1 tokens per minute", "day": "1 tokens per day"} {
-				if status, answer, _ := h.ask(path, key, body); status != 200 {
-					t.Fatalf("%s, the first: %d %s", key, status, answer)
-				}
-				if status, answer, _ := h.ask(path, key, body); status != 429 || !strings.Contains(answer, text) {
-					t.Errorf("%s, the second: %d %s", key, status, answer)
-				}
+				h.answers(t, path, key, body, 200, "")
+				h.answers(t, path, key, body, 429, text)
 			}
-			if status, answer, _ := h.ask(path, "foreign", body); status != 403 || !strings.Contains(answer, "not for the model") {
-				t.Errorf("a key for another model: %d %s", status, answer)
-			}
+			h.answers(t, path, "foreign", body, 403, "not for the model")
 			held, release := h.HoldSteps()
 			t.Cleanup(release)
 			var first sync.WaitGroup
-			first.Go(func() {
-				if status, answer, _ := h.ask(path, "one", body); status != 200 {
-					t.Errorf("one, the first: %d %s", status, answer)
-				}
-			})
+			first.Go(func() { h.answers(t, path, "one", body, 200, "") })
 			<-held
-			if status, answer, _ := h.ask(path, "one", body); status != 429 || !strings.Contains(answer, "1 requests at a time") {
-				t.Errorf("one, the second: %d %s", status, answer)
-			}
+			h.answers(t, path, "one", body, 429, "1 requests at a time")
 			release()
 			first.Wait()
 			for _, key := range []string{"one", "free", "free"} {
-				if status, answer, _ := h.ask(path, key, body); status != 200 {
-					t.Errorf("%s, then: %d %s", key, status, answer)
-				}
+				h.answers(t, path, key, body, 200, "")
 			}
 		})
+	}
+}
+
+// answers sends a body with a key and checks the status and that the answer has a text in it.
+func (h *limitedServer) answers(t *testing.T, path, key, body string, status int, text string) {
+	t.Helper()
+	if got, answer, _ := h.ask(path, key, body); got != status || !strings.Contains(answer, text) {
+		t.Errorf("%s with the key %s: %d %s, want %d and %q", path, key, got, answer, status, text)
 	}
 }
 

@@ -37,12 +37,15 @@ func TestA8Responses(t *testing.T) {
 	}
 	ended := func(id string, response any) object {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
 			_, answer, _ := h.Get("GET", path+"/"+response.(string), "", key(id))
-			if r := decoded(t, answer); r["status"] != "queued" && r["status"] != "in_progress" || time.Now().After(end) {
+			if r := decoded(t, answer); r["status"] != "queued" && r["status"] != "in_progress" {
 				return r
 			}
 		}
+		panic("unreachable")
 	}
 	release := hold(t, h)
 	var all []any
