@@ -42,7 +42,12 @@ func setupBenchSim(f *flagSet, env *environment) action {
 	f.Var(&numbers{list: &o.Steps}, "sequences", "`numbers` of sequences whose steps are measured")
 	f.StringVar(&o.file, "json", "", "`file` for the numbers")
 	return func(args []string) error {
-		o.Flags = args
+		if n := f.ArgsLenAtDash(); n >= 0 {
+			args, o.Flags = args[:n], args[n:]
+		}
+		if len(args) > 0 {
+			return usageError{fmt.Errorf("bench sim takes no arguments: %q", args)}
+		}
 		if err := o.Validate(); err != nil {
 			return usageError{err}
 		}
