@@ -129,3 +129,38 @@ func TestChangesOfLostBackend(t *testing.T) {
 	}
 	e.mustStop(t)
 }
+
+// TestChangesComeFirst: when a reader sees a token, the changes of the step that gave it were handed over. No step ends before the
+// reader has looked, so that a change which comes with a later one is missed.
+func TestChangesComeFirst(t *testing.T) {
+	x := &prefixIndex{there: map[kvcache.Hash]bool{}, chains: map[string]kvcache.Hash{}}
+	looked := make(chan struct{}, 1)
+	hook := func(c sim.Call, _ int) error {
+		if c == sim.End {
+			<-looked
+		}
+		return nil
+	}
+	e := start(t, engine.Config{Caching: true, MaxLive: 10, Changes: x.take, MostChanges: 1000}, configuredOracle(simSpec(60, 4, 30, 4, 1), sim.OracleConfig{Hook: hook}))
+	looked <- struct{}{}
+	r := request(6, 30)
+	s, err := e.Submit(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := slices.Clone(r.Tokens)
+	var events engine.Events
+	for len(tokens) < len(r.Tokens)+30 {
+		if err := s.Next(t.Context(), &events); err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range events.Items {
+			tokens = append(tokens, ev.Token)
+		}
+		if got, want := x.predict(tokens), (len(tokens)-1)/4*4; got != want { // the last token is not computed yet
+			t.Fatalf("%d tokens are there, of which %d would be found; by the changes it is %d", len(tokens), want, got)
+		}
+		looked <- struct{}{}
+	}
+	e.mustStop(t)
+}

@@ -50,7 +50,8 @@ type Stats struct {
 	Subscribers int
 }
 
-// Open begins to publish for a cache with blocks of so many tokens.
+// Open listens or connects as cfg says, and begins to publish for a prefix cache with blocks of blockTokens tokens. It fails if an
+// endpoint cannot be opened.
 func Open(cfg Config, blockTokens int) (*Publisher, error) {
 	p := &Publisher{cfg: cfg, blockTokens: blockTokens, history: newHistory(max(cfg.BufferSteps, min(cfg.HWM, mostLag))), wake: make(chan struct{}, 1), closing: make(chan struct{})}
 	p.dialing, p.cancel = context.WithCancel(context.Background())

@@ -145,22 +145,32 @@ func exchanges(ctx context.Context, address string, until time.Time, x exchange)
 
 // hold opens streams. The connections stay open until closed.
 func hold(ctx context.Context, address string, n int, request []byte) (closeAll func(), err error) {
-	var conns []net.Conn
-	closeAll = func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	}
-	var d net.Dialer
+	var open connections
 	for range n {
-		c, err := d.DialContext(ctx, "tcp", address)
-		if err != nil {
-			return closeAll, err
-		}
-		conns = append(conns, c)
-		if _, err := c.Write(request); err != nil {
-			return closeAll, err
+		if _, err := open.send(ctx, address, request); err != nil {
+			return open.close, err
 		}
 	}
-	return closeAll, nil
+	return open.close, nil
+}
+
+// connections stay open until they are closed together.
+type connections []net.Conn
+
+// send sends a request over a new connection.
+func (cs *connections) send(ctx context.Context, address string, request []byte) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	*cs = append(*cs, c)
+	_, err = c.Write(request)
+	return c, err
+}
+
+func (cs connections) close() {
+	for _, c := range cs {
+		c.Close()
+	}
 }

@@ -52,30 +52,20 @@ var httpFull = []byte("HTTP/1.1 503")
 // fill sends requests over connections of their own, which stay open, until the server refuses one.
 func fill(ctx context.Context, address string, request []byte) (leave func(), err error) {
 	const most, patience = 64 * refusalsCap, 100 * time.Millisecond
-	var conns []net.Conn
-	leave = func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	}
-	var d net.Dialer
+	var open connections
 	for range most {
-		c, err := d.DialContext(ctx, "tcp", address)
+		c, err := open.send(ctx, address, request)
 		if err != nil {
-			return leave, err
-		}
-		conns = append(conns, c)
-		if _, err := c.Write(request); err != nil {
-			return leave, err
+			return open.close, err
 		}
 		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			return leave, err
+			return open.close, err
 		}
 		if n, _ := c.Read(make([]byte, 1<<10)); n > 0 {
-			return leave, nil
+			return open.close, nil
 		}
 	}
-	return leave, errors.New("hostside: the server is never full")
+	return open.close, errors.New("hostside: the server is never full")
 }
 
 // waits makes n exchanges over some connections at the same time, one after the other on each, and returns how long

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Queue runs works of type W, which belong to owners of type O. Its methods may be called from any
+// Queue runs pieces of work of type W, which belong to owners of type O, some at a time and owner by owner in turn. Its methods may be called from any
 // goroutine. It is made by [New].
 type Queue[O, W comparable] struct {
 	cfg   Config[O, W]
