@@ -50,8 +50,8 @@ type Stats struct {
 	Subscribers int
 }
 
-// Open listens or connects as cfg says, and begins to publish for a prefix cache with blocks of blockTokens tokens. It fails if an
-// endpoint cannot be opened.
+// Open begins to publish for a prefix cache with blocks of blockTokens tokens. It fails if it cannot listen where cfg says; what it
+// has to connect to may come later.
 func Open(cfg Config, blockTokens int) (*Publisher, error) {
 	p := &Publisher{cfg: cfg, blockTokens: blockTokens, history: newHistory(max(cfg.BufferSteps, min(cfg.HWM, mostLag))), wake: make(chan struct{}, 1), closing: make(chan struct{})}
 	p.dialing, p.cancel = context.WithCancel(context.Background())
