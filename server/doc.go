@@ -13,6 +13,7 @@
 //	failure        what the client, the log and the metrics are told of every error
 //	openai         chat completions, completions, models, tokenize, render
 //	feedbackapi    the functions below /feedback/
+//	liveapi        what the server is doing now, as a stream
 //	trajectoryapi  the functions below /v1/preview/models
 //	recording      completions as trajectories, and their rewards from feedback
 //	servertest     a whole server over the simulated backend, for tests

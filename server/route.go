@@ -5,6 +5,7 @@ import (
 
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/liveapi"
 	"weir/server/openai"
 	"weir/server/transport"
 	"weir/server/weaveapi"
@@ -59,6 +60,7 @@ var routes = map[string]route{
 	"/openapi.json":               {methods: "GET", open: true, serve: (*Server).openAPI, when: documented},
 	"/docs":                       {methods: "GET", open: true, serve: (*Server).docs, when: documented},
 	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
+	liveapi.Path:                  {methods: "GET", serve: func(s *Server, c *transport.Call) { s.live.Live(c) }},
 	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
 	serverInfoPath:                {methods: "GET", basic: true, serve: (*Server).serverInfo},
 	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},

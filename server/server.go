@@ -17,6 +17,7 @@ import (
 	"weir/server/batchesapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/liveapi"
 	"weir/server/messagesapi"
 	"weir/server/ollamaapi"
 	"weir/server/openai"
@@ -36,6 +37,7 @@ type Server struct {
 	openai *openai.Service
 	counts *metrics.Metrics
 
+	live         *liveapi.Handlers
 	messages     *messagesapi.Handlers
 	ollama       *ollamaapi.Handlers
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
@@ -97,6 +99,7 @@ func New(cfg Config) (*Server, error) {
 			Store: b, Do: s.http.Do, Holds: s.http.Holds, InFlight: s.batchRequests, MaxFile: s.cfg.MaxFile, MaxLine: s.cfg.MaxBody, Draining: s.http.Draining, Now: s.http.Now, Log: s.log,
 		})
 	}
+	s.live = liveapi.New(liveapi.Config{HTTP: s.http, Engine: s.openai.Engine, Counts: s.counts, Version: cfg.Version})
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.ollama = ollamaapi.New(s.openai, s.http.Now)
 	s.http.Turns().RestWhile(s.openai.Computing)
@@ -186,6 +189,9 @@ func (s *Server) Transport() *transport.Server { return s.http }
 
 // OpenAI is what answers the OpenAI interface.
 func (s *Server) OpenAI() *openai.Service { return s.openai }
+
+// Live is what answers GET /v1/live.
+func (s *Server) Live() *liveapi.Handlers { return s.live }
 
 // Trajectories is what answers below /v1/preview/models; nil without an archive.
 func (s *Server) Trajectories() *trajectoryapi.Handlers { return s.trajectories }

@@ -245,7 +245,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/liveapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer", "tracing/tracetest"},
 		mayNot: []string{"net/http"},
 	},
@@ -269,6 +269,11 @@ var rules = map[string]rule{
 	},
 	"server/jsonfields": {
 		may:    []string{"api", "internal/jsontext", "server/failure"},
+		mayNot: []string{"net/http"},
+	},
+	"server/liveapi": {
+		may:    []string{"api", "auth", "engine", "internal/jsontext", "metrics", "server/failure", "server/transport"},
+		tests:  []string{"backend/sim", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/messagesapi": {
