@@ -140,7 +140,7 @@ type Request struct {
 
 // quiet are the handlers that other programs call every few seconds. They are not counted,
 // as in vLLM.
-var quiet = map[string]bool{"/metrics": true, "/health": true, "/load": true, "/ping": true, "/ready": true, "/version": true, "/server_info": true}
+var quiet = map[string]bool{"/metrics": true, "/health": true, "/load": true, "/loads": true, "/v1/loads": true, "/get_load": true, "/health_generate": true, "/ping": true, "/ready": true, "/version": true, "/server_info": true}
 
 // Answered counts a request.
 func (m *Metrics) Answered(r Request) {

@@ -23,7 +23,7 @@ var (
 	// interface have them, with the anchor in front of it.
 	numbered = regexp.MustCompile(`^(?:<a id="([^"]+)"></a>)?(\d+(?:\.\d+)*)\.? `)
 	anchor   = regexp.MustCompile(`<a id="([^"]+)"></a>`)
-	rule1    = regexp.MustCompile(`<a id="([abcefmoprtw])-?(case-)?(\d+)"></a>(?:\*\*)?([ABCEFMOPRTW])([-#]?)(\d+)`)
+	rule1    = regexp.MustCompile(`<a id="([abcefgmoprtw])-?(case-)?(\d+)"></a>(?:\*\*)?([ABCEFGMOPRTW])([-#]?)(\d+)`)
 	tag      = regexp.MustCompile(`<[^>]*>`)
 )
 
