@@ -89,6 +89,7 @@ type Functions struct {
 	Dev           bool // /server_info and /reset_prefix_cache
 	TokenizerInfo bool // /tokenizer_info, which shows the chat template
 	NoDocs        bool // no /openapi.json and no /docs
+	NoUI          bool // no page at /, and nothing below /ui/
 	LoadTracking  bool // /load counts; otherwise it says 0
 
 	Settings map[string]string // what /server_info says of the configuration; no secrets

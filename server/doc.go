@@ -15,6 +15,7 @@
 //	feedbackapi    the functions below /feedback/
 //	trajectoryapi  the functions below /v1/preview/models
 //	recording      completions as trajectories, and their rewards from feedback
+//	ui             the page for browsers
 //	servertest     a whole server over the simulated backend, for tests
 //
 // Each surface speaks one interface and knows nothing of the others. A surface finds its
@@ -24,6 +25,6 @@
 // # Here
 //
 // config.go has the configuration, server.go the wiring, route.go the table of routes,
-// health.go the probes, operate.go the metrics page, usage by project and what developers
+// health.go the probes, page.go what browsers get at /, operate.go the metrics page, usage by project and what developers
 // need, openapi.go the document of the interface. Tests that need all surfaces are here.
 package server

@@ -235,7 +235,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/v1/messages", "", message, 200, nil}, {"POST", "/v1/messages", "", strings.Replace(message, "{", `{"stream":true,"thinking":{"type":"adaptive"},`, 1), 200, nil}, {"POST", "/v1/messages", "", "{}", 400, nil},
 		{"POST", "/v1/messages", "", strings.Replace(message, "tiny", "x", 1), 404, nil}, {"POST", "/v1/messages", "", message, 401, []string{""}},
 		{"POST", "/v1/messages/count_tokens", "", message, 200, nil}, {"POST", "/v1/messages/count_tokens", "", "{}", 400, nil}, {"POST", "/v1/messages/count_tokens", "", message, 401, []string{""}},
-		{"GET", "/", "", "", 200, []string{""}}, {"GET", "/", "", "", 404, []string{"Accept: text/html"}}, {"GET", "/api/version", "", "", 200, []string{""}}, {"GET", "/api/tags", "", "", 200, nil}, {"GET", "/api/tags", "", "", 401, []string{""}}, {"GET", "/api/ps", "", "", 200, nil},
+		{"GET", "/", "", "", 200, []string{""}}, {"GET", "/", "", "", 200, []string{"Accept: text/html"}}, {"GET", "/api/version", "", "", 200, []string{""}}, {"GET", "/api/tags", "", "", 200, nil}, {"GET", "/api/tags", "", "", 401, []string{""}}, {"GET", "/api/ps", "", "", 200, nil},
 		{"POST", "/api/show", "", `{"model":"tiny"}`, 200, nil}, {"POST", "/api/show", "", `{"model":"x"}`, 404, nil},
 		{"POST", "/api/chat", "", `{"model":"tiny","stream":false,"messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":3,"seed":1},"logprobs":true,"top_logprobs":2,"think":true}`, 200, nil}, {"POST", "/api/chat", "", `{"model":"tiny","messages":[]}`, 200, nil}, {"POST", "/api/chat", "", "{}", 400, nil},
 		{"POST", "/api/chat", "", `{"model":"tiny","messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":3}}`, 200, nil}, {"POST", "/api/chat", "", "{}", 401, []string{""}},

@@ -7,6 +7,7 @@ import (
 	"weir/server/feedbackapi"
 	"weir/server/openai"
 	"weir/server/transport"
+	"weir/server/ui"
 	"weir/server/weaveapi"
 )
 
@@ -28,7 +29,7 @@ var routes = map[string]route{
 	"/v1/completions":             {methods: "POST", serve: generates((*openai.Service).Completions)},
 	"/v1/messages":                {methods: "POST", serve: func(s *Server, c *transport.Call) { s.messages.Messages(c) }},
 	"/v1/messages/count_tokens":   {methods: "POST", serve: func(s *Server, c *transport.Call) { s.messages.CountTokens(c) }},
-	"/":                           {methods: "GET", open: true, serve: func(s *Server, c *transport.Call) { s.ollama.Root(c) }},
+	"/":                           {methods: "GET", open: true, serve: (*Server).root},
 	"/api/chat":                   {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Chat(c) }},
 	"/api/generate":               {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Generate(c) }},
 	"/api/embed":                  {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Embed(c) }},
@@ -90,6 +91,9 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 	}
 	if id, ok := strings.CutPrefix(path, openai.ModelPath); ok && id != "" {
 		return route{methods: "GET", serve: generates((*openai.Service).OneModel)}, openai.ModelPath + "{id}", true
+	}
+	if strings.HasPrefix(path, ui.Prefix) && !s.cfg.Functions.NoUI {
+		return route{methods: "GET", open: true, serve: func(_ *Server, c *transport.Call) { pageFile(c) }}, ui.Prefix, true
 	}
 	if name, methods, serve := s.responses.Find(path); serve != nil {
 		return route{methods: methods, serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true
