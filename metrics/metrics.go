@@ -142,7 +142,7 @@ type Request struct {
 
 // quiet are the handlers that other programs call every few seconds. They are not counted,
 // as in vLLM. /v1/live is not either: its answers last for hours, and would spoil the times of all others.
-var quiet = map[string]bool{"/metrics": true, "/health": true, "/load": true, "/ping": true, "/ready": true, "/version": true, "/server_info": true, "/v1/live": true}
+var quiet = map[string]bool{"/metrics": true, "/health": true, "/load": true, "/loads": true, "/v1/loads": true, "/get_load": true, "/health_generate": true, "/ping": true, "/ready": true, "/version": true, "/server_info": true, "/v1/live": true}
 
 // Answered counts a request.
 func (m *Metrics) Answered(r Request) {

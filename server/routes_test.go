@@ -17,7 +17,7 @@ func TestEveryRouteWantsItsKey(t *testing.T) {
 		s.Config.APIKeys = []string{"secret"}
 		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true}
 	})
-	open := map[string]bool{"/health": true, "/ping": true, "/ready": true, "/version": true, "/metrics": true, "/openapi.json": true, "/docs": true, "/": true, "/api/version": true}
+	open := map[string]bool{"/health": true, "/health_generate": true, "/ping": true, "/ready": true, "/version": true, "/metrics": true, "/openapi.json": true, "/docs": true, "/": true, "/api/version": true}
 	for _, path := range append(server.FixedPaths(), "/v1/models/tiny", "/v1/models/nobody", "/v1/nothing") {
 		method := "POST"
 		if r, ok := h.Instance.Find(path); ok {

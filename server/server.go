@@ -23,6 +23,7 @@ import (
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/responsesapi"
+	"weir/server/routerapi"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
 	"weir/server/weaveapi"
@@ -40,6 +41,7 @@ type Server struct {
 	live         *liveapi.Handlers
 	messages     *messagesapi.Handlers
 	ollama       *ollamaapi.Handlers
+	routers      *routerapi.Handlers
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
@@ -102,6 +104,7 @@ func New(cfg Config) (*Server, error) {
 	s.live = liveapi.New(liveapi.Config{HTTP: s.http, Engine: s.openai.Engine, Counts: s.counts, Version: cfg.Version})
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.ollama = ollamaapi.New(s.openai, s.http.Now)
+	s.routers = routerapi.New(routerapi.Config{Service: s.openai, Version: cfg.Version, Now: s.http.Now, Feed: cfg.Prefixes.Feed})
 	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
 	s.counts.SetStores(s.stores())

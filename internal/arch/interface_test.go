@@ -23,7 +23,7 @@ var (
 	// interface have them, with the anchor in front of it.
 	numbered = regexp.MustCompile(`^(?:<a id="([^"]+)"></a>)?(\d+(?:\.\d+)*)\.? `)
 	anchor   = regexp.MustCompile(`<a id="([^"]+)"></a>`)
-	rule1    = regexp.MustCompile(`<a id="([abceflmoprtw])-?(case-)?(\d+)"></a>(?:\*\*)?([ABCEFLMOPRTW])([-#]?)(\d+)`)
+	rule1    = regexp.MustCompile(`<a id="([abcefglmoprtw])-?(case-)?(\d+)"></a>(?:\*\*)?([ABCEFGLMOPRTW])([-#]?)(\d+)`)
 	tag      = regexp.MustCompile(`<[^>]*>`)
 )
 

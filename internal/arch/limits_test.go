@@ -363,6 +363,7 @@ var limitRows = map[string]string{
 	"server/transport.Default.ReadTimeout":      "time for the headers",
 	"server/transport.Default.WriteTimeout":     "time for a client",
 	"server/transport.maxExtensions":            "extensions of the chunks",
+	"server/transport.maxAffinity":              "headers of session affinity",
 	"server/transport.maxProject":               "the name of a project",
 	"store.Default.MaxQueue":                    "writes that wait",
 	"store.Default.MinFree":                     "free space",

@@ -197,6 +197,38 @@ func (c *Call) requestID() {
 	c.Response.Header.Set("X-Request-Id", id)
 }
 
+// maxAffinity bounds the value of a header that affinity repeats, in bytes.
+const maxAffinity = 512
+
+// affinity repeats the headers by which clients and routers say which requests belong together in the answer, so that a client sees what
+// the router before this server went by.
+func (c *Call) affinity() {
+	h := &c.Request.Header
+	set := c.repeat
+	set("X-Session-Id", h.Peek("X-Session-Id"))
+	set("X-Session-Affinity", h.Peek("X-Session-Affinity"))
+	set("X-Correlation-Id", h.Peek("X-Correlation-Id"))
+	set("X-Smg-Routing-Key", h.Peek("X-Smg-Routing-Key"))
+	set("X-Dynamo-Session-Id", h.Peek("X-Dynamo-Session-Id"))
+}
+
+// repeat sets a header of the answer to a value of the request, unless that is absent, too long, or not printable ASCII.
+func (c *Call) repeat(name string, value []byte) {
+	if len(value) > 0 && len(value) <= maxAffinity && printable(value) {
+		c.Response.Header.SetBytesV(name, value)
+	}
+}
+
+// printable reports whether a text is printable ASCII.
+func printable(text []byte) bool {
+	for _, b := range text {
+		if b < ' ' || b > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // Detached returns a call without a connection, for tests of streams. It is neither
 // counted nor logged.
 func (s *Server) Detached() *Call {
