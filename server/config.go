@@ -82,6 +82,8 @@ type Prefixes struct {
 	Erase   func() error          // removes all that is kept
 	Stats   func() metrics.Copies // nil: there are no series of it
 	Events  func() metrics.Events // what is published of its changes; nil: nothing is
+
+	Transfers func() metrics.Transfers // what goes to and comes from other servers; nil: nothing does
 }
 
 // Functions are switches for functions that a public server should not have.

@@ -64,7 +64,7 @@ func TestVLLMFlags(t *testing.T) {
 		"--middleware m":              "there is no Python",
 		"--enable-lora":               "there are no adapters",
 		"--num-gpu-blocks-override 9": "--kv-cache-memory says",
-		"--kv-transfer-config {}":     "--kv-transfer-config {}: this server cannot do that: KV blocks are not sent",
+		"--kv-transfer-config {}":     "--kv-transfer-config {}: this server cannot do that: --role, --kv-transfer-listen",
 		"--enable-sleep-mode":         "--enable-sleep-mode: this server cannot do that",
 		"--watermark 0.5":             "--watermark 0.5: this server cannot do that",
 	} {

@@ -194,6 +194,10 @@ var rules = map[string]rule{
 		may:    []string{"internal/jsontext", "kvcache"},
 		mayNot: []string{"net/http", "github.com", "encoding/json"},
 	},
+	"kvtransfer": {
+		may:    []string{"kvcache"},
+		mayNot: []string{"net/http", "encoding/json", "github.com/valyala"},
+	},
 	"kvstore": {
 		may:    []string{"internal/retry", "kvcache"},
 		tests:  []string{"internal/testkit"},
@@ -282,7 +286,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "ratelimit", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "kvtransfer", "metrics", "pooling", "ratelimit", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},

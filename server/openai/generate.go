@@ -248,6 +248,7 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		done.reply.budget = s.unread.open(done.reply.unreadSize())
 		done.requests[0].Budget = done.reply.budget
 	}
+	s.move(c, m, done)
 	done.requests[0].Place = w.place
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
