@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -155,13 +156,8 @@ func TestPrefillDecode(t *testing.T) {
 		{"the lease is unknown", decode, "proxy", map[string]any{"remote_request_id": strings.Repeat("0", 32)}},
 		{"the partner has another fingerprint", stranger, "proxy", nil},
 	} {
-		sent := map[string]any{}
-		for k, v := range params {
-			sent[k] = v
-		}
-		for k, v := range c.change {
-			sent[k] = v
-		}
+		sent := maps.Clone(params)
+		maps.Copy(sent, c.change)
 		prompt := prompts[1] + c.what
 		if got, want := tell(t, c.url, c.key, prompt, 8, sent), tell(t, single, "client", prompt, 8, nil); string(got.Choices) != string(want.Choices) {
 			t.Errorf("%s:\n%s\nwant\n%s", c.what, got.Choices, want.Choices)

@@ -65,9 +65,6 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 		r.Suffix = min(generationTokens, len(tokens))
 	}
 	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.ID), options: &q.Options, output: prompt.Output, marks: prompt.Marks}
-	if p.transfer, bad = s.transfers(m, &q.Options, from); bad != nil {
-		return nil, bad
-	}
 	s.ignore(&q.Options, &p.reply)
 	if q.Constraint != nil {
 		p.given = s.given(&prompt)

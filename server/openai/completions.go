@@ -83,9 +83,6 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, in *input) (*prepa
 	p.reply.meta.ID = api.CompletionID(p.reply.meta.ID)
 	p.reply.n = q.N * len(q.Prompts)
 	p.reply.answer, p.reply.oneMore = t, true
-	if p.transfer, bad = s.transfers(m, &q.Options, from); bad != nil {
-		return nil, bad
-	}
 	return p, nil
 }
 

@@ -27,7 +27,7 @@ type prepared struct {
 	output     reasoning.Start  // what every choice begins with
 	marks      *reasoning.Marks // around thoughts
 	calls      *calling         // nil: nothing is called
-	transfer   *transferParams  // nil: no other server has to do with it
+	transfer   *transferParams  // nil: no other server has to do with it; set by detach
 	given      string           // with a constraint: the beginning of the constrained text, which the choices continue
 }
 

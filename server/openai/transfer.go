@@ -4,12 +4,14 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/api"
 	"weir/auth"
 	"weir/engine"
 	"weir/internal/jsontext"
+	"weir/kvcache"
 	"weir/kvtransfer"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -33,28 +35,31 @@ type transferParams struct {
 	Host          *string             `json:"remote_host"`
 	Port          *int                `json:"remote_port"`
 	RequestID     *string             `json:"remote_request_id"`
+
+	malformed bool
 }
 
-// transfers reads the kv_transfer_params of a request; nil: they have no effect, because there is no partner, or because the key has not
-// the right to name one.
-func (s *Service) transfers(m *Model, q *api.Options, from Sender) (*transferParams, *api.Error) {
-	if q.KVTransferParams == nil {
-		return nil, nil
-	}
-	switch {
-	case m.Transfer.Node == nil:
-		s.log.Debug("kv_transfer_params ignored: there is no connector", "id", from.ID)
-		return nil, nil
-	case from.Who.Rights&auth.Transfer == 0:
-		s.log.Debug("kv_transfer_params ignored: the key has not the right transfer", "id", from.ID, "key", from.Who.Key)
-		return nil, nil
+// transfers reads the kv_transfer_params of a request; nil: they have no effect, because there are none, or no partners.
+func (m *Model) transfers(raw api.Raw) *transferParams {
+	if raw == nil || m.Transfer.Node == nil {
+		return nil
 	}
 	p := &transferParams{}
-	if err := jsontext.Decode(q.KVTransferParams, p); err != nil {
-		return nil, failure.BadRequest("kv_transfer_params", "kv_transfer_params must have booleans in do_remote_decode and do_remote_prefill, strings in remote_engine_id, remote_request_id and remote_host, and a whole number in remote_port.")
+	if err := jsontext.Decode(raw, p); err != nil {
+		return &transferParams{malformed: true}
 	}
 	p.BlockIDs = nil // blocks go by their content
-	return p, nil
+	for _, text := range []**string{&p.EngineID, &p.Host, &p.RequestID} {
+		if *text != nil {
+			own := strings.Clone(**text) // or it would keep the whole body in memory
+			*text = &own
+		}
+	}
+	return p
+}
+
+func errTransfer() *api.Error {
+	return failure.BadRequest("kv_transfer_params", "kv_transfer_params must have booleans in do_remote_decode and do_remote_prefill, strings in remote_engine_id, remote_request_id and remote_host, and a whole number in remote_port.")
 }
 
 // settleWait is how long an answer is held back until the blocks of its prompt have been copied for a partner.
@@ -67,33 +72,25 @@ type moving struct {
 }
 
 // move asks the partner of a request for what it holds of the prompt, and prepares to hold that prompt for the next one. It waits for
-// the partner for a bounded time.
-func (s *Service) move(c *transport.Call, m *Model, p *prepared) {
+// the partner for a bounded time. What a key without the right to it says has no effect.
+func (s *Service) move(c *transport.Call, m *Model, p *prepared) error {
 	t := p.transfer
-	if t == nil || len(p.requests) != 1 || p.requests[0].Prompt != nil {
-		return
+	switch {
+	case t == nil || len(p.requests) != 1 || p.requests[0].Prompt != nil:
+		return nil
+	case c.Who.Rights&auth.Transfer == 0:
+		s.log.Debug("kv_transfer_params ignored: the key has not the right transfer", "id", p.reply.meta.ID, "key", c.Who.Key)
+		return nil
+	case t.malformed:
+		return errTransfer()
 	}
 	r := &p.requests[0]
 	keys := m.Engine.PrefixKeys(r.Tokens, r.Salt)
 	if len(keys) == 0 {
-		return
+		return nil
 	}
-	if t.RemotePrefill && m.Transfer.Decode && t.Host != nil && t.Port != nil && t.RequestID != nil {
-		addr := net.JoinHostPort(*t.Host, strconv.Itoa(*t.Port))
-		lease, ok := kvtransfer.ParseLease(*t.RequestID)
-		switch {
-		case !ok:
-		case !m.Transfer.Node.Knows(addr):
-			s.log.Debug("kv_transfer_params ignored: the address is not one of --kv-transfer-peers", "id", p.reply.meta.ID, "address", addr)
-		default:
-			offer, err := m.Transfer.Node.Offer(c.Context(), addr, lease, keys)
-			if err != nil {
-				s.log.Debug("a prompt is computed here, because its partner does not answer", "id", p.reply.meta.ID, "error", err)
-				break
-			}
-			r.Outside = engine.Outside{External: offer.Copies() > 0, Loaded: offer.End}
-			c.AtEnd(offer.End)
-		}
+	if t.RemotePrefill && m.Transfer.Decode {
+		s.bring(c, m, p, keys)
 	}
 	if t.RemoteDecode && m.Transfer.Prefill && !p.reply.stream { // a stream has no field that says where the blocks are
 		if lease := m.Transfer.Node.Lease(keys); lease != nil {
@@ -105,6 +102,28 @@ func (s *Service) move(c *transport.Call, m *Model, p *prepared) {
 			})
 		}
 	}
+	return nil
+}
+
+// bring asks the partner of a request for what it holds of the prompt.
+func (s *Service) bring(c *transport.Call, m *Model, p *prepared, keys []kvcache.Key) {
+	t := p.transfer
+	if t.Host == nil || t.Port == nil || t.RequestID == nil {
+		return
+	}
+	addr := net.JoinHostPort(*t.Host, strconv.Itoa(*t.Port))
+	lease, ok := kvtransfer.ParseLease(*t.RequestID)
+	if !ok || !m.Transfer.Node.Knows(addr) {
+		s.log.Debug("kv_transfer_params ignored: the address is not one of --kv-transfer-peers, or the number not one of a server like this", "id", p.reply.meta.ID)
+		return
+	}
+	offer, err := m.Transfer.Node.Offer(c.Context(), addr, lease, keys)
+	if err != nil {
+		s.log.Debug("a prompt is computed here, because its partner does not answer", "id", p.reply.meta.ID, "error", err)
+		return
+	}
+	p.requests[0].Outside = engine.Outside{External: offer.Copies() > 0, Loaded: offer.End}
+	c.AtEnd(offer.End)
 }
 
 // settle says where a partner finds the blocks of the prompt of a request that has been computed; nil: nowhere.
