@@ -111,6 +111,9 @@ func StoppedByText(s string) StopReason { return StopReason{kind: stopText, text
 // Text returns the text that stopped a choice; ok is false if none did.
 func (s StopReason) Text() (text string, ok bool) { return s.text, s.kind == stopText }
 
+// Token returns the token that stopped a choice; ok is false if none did, or only one that ends every output.
+func (s StopReason) Token() (id int32, ok bool) { return s.token, s.kind == stopToken }
+
 func (s StopReason) append(dst []byte) []byte {
 	switch s.kind {
 	case stopToken:

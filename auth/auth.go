@@ -36,6 +36,7 @@ type Identity struct {
 	Share string
 
 	Projects []string // "team/project", "team/*" or "*"
+	Project  string   // of requests that name none; "": they have none
 	Models   []string // names, or "*"
 	Rights   Rights
 	Expires  time.Time // zero: never
@@ -221,6 +222,9 @@ func Parse(header string) (scheme Scheme, username, secret string) {
 	}
 	return Other, "", ""
 }
+
+// validProject reports whether p is "team/project".
+func validProject(p string) bool { return validPattern(p) && !strings.Contains(p, "*") }
 
 // validPattern reports whether p is "*", "team/*" or "team/project".
 func validPattern(p string) bool {

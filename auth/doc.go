@@ -23,6 +23,7 @@
 //	                                # machine and its prefixes; default: user
 //	    username: alice             # then hash is of this user's password
 //	    projects: ["acme/*", "lab/evals"]   # "*" is all, and the default
+//	    default_project: acme/support    # of requests that name none; default: they have none
 //	    models: ["*"]               # default: all
 //	    rights: [read, write]       # and admin; default: read and write
 //	    weight: 3                   # the tenant's part of the machine beside others; default: 1

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/engine"
@@ -90,9 +91,12 @@ type series struct {
 	bounds   [histograms][]float64
 	families []*family
 
+	watched *atomic.Int64 // whether waits are counted, too
+
 	mu struct {
 		sync.Mutex
 		tally
+		waits Waits
 	}
 }
 
@@ -317,6 +321,9 @@ func (s *series) observe(r *engine.Report) {
 	for _, g := range r.Gaps {
 		s.time(interToken, g.D, g.N)
 		s.time(interTokenFine, g.D, g.N)
+	}
+	if s.watched.Load() > 0 {
+		s.mu.waits.add(r)
 	}
 	for i := range r.Ended {
 		s.end(&r.Ended[i])

@@ -113,7 +113,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 
 	cfg := o.serverConfig(log)
 	cfg.Memory = memory.requests
-	if cfg.Prefixes, err = s.engine.prefixes(&o.engine.offload); err != nil {
+	if cfg.Prefixes, err = s.engine.prefixes(&o.engine.offload, &o.engine.events); err != nil {
 		return err
 	}
 	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device

@@ -245,7 +245,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/liveapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/routerapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer", "tracing/tracetest"},
 		mayNot: []string{"net/http"},
 	},
@@ -271,6 +271,11 @@ var rules = map[string]rule{
 		may:    []string{"api", "internal/jsontext", "server/failure"},
 		mayNot: []string{"net/http"},
 	},
+	"server/liveapi": {
+		may:    []string{"api", "auth", "engine", "internal/jsontext", "metrics", "server/failure", "server/transport"},
+		tests:  []string{"backend/sim", "server/servertest"},
+		mayNot: []string{"net/http"},
+	},
 	"server/messagesapi": {
 		may:    []string{"api", "chat", "internal/jsontext", "internal/memory", "server/failure", "server/jsonfields", "server/openai", "server/transport"},
 		tests:  []string{"server/servertest"},
@@ -294,6 +299,11 @@ var rules = map[string]rule{
 	"server/responsesapi": {
 		may:    []string{"api", "auth", "internal/jsontext", "server/backlog", "server/failure", "server/openai", "server/transport", "store"},
 		tests:  []string{"auth", "backend/sim", "chat", "feedback", "server/servertest"},
+		mayNot: []string{"net/http"},
+	},
+	"server/routerapi": {
+		may:    []string{"api", "engine", "internal/jsontext", "server/failure", "server/jsonfields", "server/openai", "server/transport", "tokenizer"},
+		tests:  []string{"server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/sdktest": {
