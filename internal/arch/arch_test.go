@@ -311,7 +311,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/sdktest": {
-		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "server/servertest", "tokenizer"},
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/batchesapi", "server/openai", "server/servertest", "tokenizer"},
 	},
 	"server/servertest": {
 		may: []string{"auth", "backend", "backend/sim", "calls", "chat", "engine", "feedback", "internal/jsontext", "models", "objects", "queues", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},
