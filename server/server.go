@@ -75,6 +75,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Prefixes.Stats != nil {
 		s.counts.SetCopies(cfg.Prefixes.Stats)
 	}
+	if cfg.Prefixes.Transfers != nil {
+		s.counts.SetTransfers(cfg.Prefixes.Transfers)
+	}
 	if cfg.Prefixes.Events != nil {
 		s.counts.SetEvents(cfg.Prefixes.Events)
 	}

@@ -194,6 +194,10 @@ var rules = map[string]rule{
 		may:    []string{"internal/jsontext", "kvcache"},
 		mayNot: []string{"net/http", "github.com", "encoding/json"},
 	},
+	"kvtransfer": {
+		may:    []string{"kvcache"},
+		mayNot: []string{"net/http", "encoding/json", "github.com/valyala"},
+	},
 	"kvstore": {
 		may:    []string{"internal/retry", "kvcache"},
 		tests:  []string{"internal/testkit"},
@@ -292,7 +296,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "ratelimit", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "kvcache", "kvtransfer", "metrics", "pooling", "ratelimit", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -312,7 +316,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/sdktest": {
-		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "server/servertest", "tokenizer"},
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/batchesapi", "server/openai", "server/servertest", "tokenizer"},
 	},
 	"server/servertest": {
 		may: []string{"auth", "backend", "backend/sim", "calls", "chat", "engine", "feedback", "internal/jsontext", "models", "objects", "queues", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},
