@@ -109,9 +109,9 @@ func (h *Handlers) point(ctx context.Context, l *load, n int, seed uint64, file,
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
-	const most = 1000
+	const kept = 1000
 	t.b = append(t.b, p...)
-	t.b = t.b[max(0, len(t.b)-most):]
+	t.b = t.b[max(0, len(t.b)-kept):]
 	return len(p), nil
 }
 
