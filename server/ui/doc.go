@@ -7,6 +7,8 @@
 //	api.js           requests with the key, errors, streams of server-sent events
 //	dom.js           elements without HTML in strings, dialogs, messages, copying
 //	text.js          Markdown, mathematics and code of models, sanitized
+//	project.js       the project that feedback belongs to
+//	chat/            what the view of conversations consists of
 //	chart.js         charts by uPlot in the colors of the page
 //	views/NAME.js    one view each; "#/NAME/rest" leads to it
 //	vendor/NAME      libraries as they were published, each with its license
