@@ -12,7 +12,9 @@
 //	               preparation queue, and what a request leaves in log and metrics
 //	failure        what the client, the log and the metrics are told of every error
 //	openai         chat completions, completions, models, tokenize, render
+//	routerapi      what routers ask for, and /generate
 //	feedbackapi    the functions below /feedback/
+//	liveapi        what the server is doing now, as a stream
 //	trajectoryapi  the functions below /v1/preview/models
 //	recording      completions as trajectories, and their rewards from feedback
 //	ui             the page for browsers

@@ -10,6 +10,7 @@
 //	project.js       the project that feedback belongs to
 //	chat/            what the view of conversations consists of
 //	chart.js         charts by uPlot in the colors of the page
+//	steps.js         the strip of the engine's steps
 //	views/NAME.js    one view each; "#/NAME/rest" leads to it
 //	vendor/NAME      libraries as they were published, each with its license
 //
