@@ -19,6 +19,8 @@ var checks = []check{
 	{"chat: stop, side by side, code, keyboard alone", chatKeyboard},
 	{"chat: feedback on an answer", chatFeedback},
 	{"chat: export and import", chatImport},
+	{"feedback", feedbackView},
+	{"trajectories", trajectoryViews},
 }
 
 const box = `textarea[aria-label="Message"]`
