@@ -155,6 +155,11 @@ chaos: build ## attack a server in every known way beside well-behaved streams, 
 storm: ## CLIENTS clients (default 5000) that leave at random moments, in every stage of a request, and leave nothing behind
 	WEIR_STORM=$(or $(CLIENTS),5000) $(GO) test -tags $(TAGS) -run TestAbortStorm -v -count 1 -timeout 1200s ./server
 
+# -count=1, because the files that it reads are outside of its module and do not count for the cache of tests.
+deploy-check: ## what is in deploy, by the libraries of Helm, Kubernetes, Prometheus and Compose (they are downloaded), and by systemd-analyze where it is there
+	cd deploy/check && $(GO) test -count=1 .
+	if command -v systemd-analyze >/dev/null; then for u in deploy/systemd/*.service; do systemd-analyze security --offline=true --threshold=30 --no-pager $$u >/dev/null || exit 1; done; fi
+
 soak: build ## mixed load over the simulated device for DURATION (default 1h): memory stays flat, and nothing is held at the end (needs Linux)
 	$(GO) run ./tools/soak --weir ./weir --time $(or $(DURATION),1h) $(SOAK)
 
