@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak test-all
+.PHONY: help build deploy-check browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak test-all
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -157,7 +157,7 @@ storm: ## CLIENTS clients (default 5000) that leave at random moments, in every 
 
 # -count=1, because the files that it reads are outside of its module and do not count for the cache of tests.
 deploy-check: ## what is in deploy, by the libraries of Helm, Kubernetes, Prometheus and Compose (they are downloaded), and by systemd-analyze where it is there
-	cd deploy/check && $(GO) test -count=1 .
+	cd deploy/_check && $(GO) test -count=1 .
 	if command -v systemd-analyze >/dev/null; then for u in deploy/systemd/*.service; do systemd-analyze security --offline=true --threshold=30 --no-pager $$u >/dev/null || exit 1; done; fi
 
 soak: build ## mixed load over the simulated device for DURATION (default 1h): memory stays flat, and nothing is held at the end (needs Linux)
