@@ -354,6 +354,7 @@ var rules = map[string]rule{
 		tests: []string{"internal/testkit"},
 	},
 	"tools/release": {},
+	"tools/routers": {},
 	"tools/soak":    {},
 	"tracing": {
 		may:   []string{"internal/retry"},
