@@ -84,6 +84,8 @@ type Prefixes struct {
 	Stats   func() metrics.Copies // nil: there are no series of it
 	Events  func() metrics.Events // what is published of its changes; nil: nothing is
 	Feed    *routerapi.Feed       // where that is; nil: nowhere
+
+	Transfers func() metrics.Transfers // what goes to and comes from other servers; nil: nothing does
 }
 
 // Functions are switches for functions that a public server should not have.

@@ -14,6 +14,7 @@
 //	openai         chat completions, completions, models, tokenize, render
 //	routerapi      what routers ask for, and /generate
 //	feedbackapi    the functions below /feedback/
+//	liveapi        what the server is doing now, as a stream
 //	trajectoryapi  the functions below /v1/preview/models
 //	recording      completions as trajectories, and their rewards from feedback
 //	ui             the page for browsers

@@ -5,6 +5,7 @@ import (
 
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/liveapi"
 	"weir/server/openai"
 	"weir/server/routerapi"
 	"weir/server/transport"
@@ -62,6 +63,7 @@ var routes = map[string]route{
 	"/openapi.json":               {methods: "GET", open: true, serve: (*Server).openAPI, when: documented},
 	"/docs":                       {methods: "GET", open: true, serve: (*Server).docs, when: documented},
 	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
+	liveapi.Path:                  {methods: "GET", serve: func(s *Server, c *transport.Call) { s.live.Live(c) }},
 	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
 	"/loads":                      {methods: "GET", serve: routed((*routerapi.Handlers).Loads)},
 	"/v1/loads":                   {methods: "GET", serve: routed((*routerapi.Handlers).Loads)},

@@ -17,6 +17,7 @@ import (
 	"weir/server/batchesapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/liveapi"
 	"weir/server/messagesapi"
 	"weir/server/ollamaapi"
 	"weir/server/openai"
@@ -37,6 +38,7 @@ type Server struct {
 	openai *openai.Service
 	counts *metrics.Metrics
 
+	live         *liveapi.Handlers
 	messages     *messagesapi.Handlers
 	ollama       *ollamaapi.Handlers
 	routers      *routerapi.Handlers
@@ -71,6 +73,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Prefixes.Stats != nil {
 		s.counts.SetCopies(cfg.Prefixes.Stats)
 	}
+	if cfg.Prefixes.Transfers != nil {
+		s.counts.SetTransfers(cfg.Prefixes.Transfers)
+	}
 	if cfg.Prefixes.Events != nil {
 		s.counts.SetEvents(cfg.Prefixes.Events)
 	}
@@ -99,6 +104,7 @@ func New(cfg Config) (*Server, error) {
 			Store: b, Do: s.http.Do, Holds: s.http.Holds, InFlight: s.batchRequests, MaxFile: s.cfg.MaxFile, MaxLine: s.cfg.MaxBody, Draining: s.http.Draining, Now: s.http.Now, Log: s.log,
 		})
 	}
+	s.live = liveapi.New(liveapi.Config{HTTP: s.http, Engine: s.openai.Engine, Counts: s.counts, Version: cfg.Version})
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.ollama = ollamaapi.New(s.openai, s.http.Now)
 	s.routers = routerapi.New(routerapi.Config{Service: s.openai, Version: cfg.Version, Now: s.http.Now, Feed: cfg.Prefixes.Feed})
@@ -189,6 +195,9 @@ func (s *Server) Transport() *transport.Server { return s.http }
 
 // OpenAI is what answers the OpenAI interface.
 func (s *Server) OpenAI() *openai.Service { return s.openai }
+
+// Live is what answers GET /v1/live.
+func (s *Server) Live() *liveapi.Handlers { return s.live }
 
 // Trajectories is what answers below /v1/preview/models; nil without an archive.
 func (s *Server) Trajectories() *trajectoryapi.Handlers { return s.trajectories }

@@ -40,6 +40,7 @@ func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.engine.bind(f)
 	o.engine.offload.bind(f)
 	o.engine.events.bind(f)
+	o.engine.transfer.bind(f)
 	o.listen.bind(f)
 	o.tls.bind(f)
 	o.life.bind(f)

@@ -43,6 +43,7 @@ type Call struct {
 
 	background bool // see Background
 	limited    limited
+	tracked    *Ongoing // see Track; nil: it is not tracked
 }
 
 // Context ends when the client leaves, with the cause failure.ErrGone, or when the
@@ -130,6 +131,10 @@ func (c *Call) StreamSized(contentType string, body io.Reader, length int) {
 	c.SetBodyStream(body, length)
 }
 
+// Impatient bounds the time that the client may take to read 64 KiB of the answer, below what
+// Config.WriteTimeout lets it: nobody is to wait for it.
+func (c *Call) Impatient(most time.Duration) { c.conn.impatient = most }
+
 // AtEnd adds a function that is called when the answer is complete or was cut short.
 func (c *Call) AtEnd(f func()) { c.atEnd = append(c.atEnd, f) }
 
@@ -160,6 +165,8 @@ func (c *Call) end() {
 		f()
 	}
 	c.atEnd = nil
+	c.server.ongoing.remove(c.tracked)
+	c.conn.impatient = 0
 	if c.memory != nil {
 		c.memory.Release()
 		c.memory = nil

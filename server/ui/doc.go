@@ -8,6 +8,7 @@
 //	dom.js           elements without HTML in strings, dialogs, messages, copying
 //	text.js          Markdown, mathematics and code of models, sanitized
 //	chart.js         charts by uPlot in the colors of the page
+//	steps.js         the strip of the engine's steps
 //	views/NAME.js    one view each; "#/NAME/rest" leads to it
 //	vendor/NAME      libraries as they were published, each with its license
 //
