@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 // load are chats that share prefixes.
@@ -82,7 +83,7 @@ func prefix(which int) string {
 
 // body is a chat: the number of the prefix is the remainder.
 func (l *load) body(which int) []byte {
-	b, err := json.Marshal(map[string]any{
+	b, err := jsontext.Encode(map[string]any{
 		"model": "weir-tiny", "max_tokens": 16, "temperature": 0, "stream": l.stream,
 		"messages": []map[string]string{{"role": "system", "content": prefix(which % l.prefixes)}, {"role": "user", "content": fmt.Sprint("When is order ", which/l.prefixes, " sent?")}},
 	})
@@ -130,7 +131,7 @@ func ask(client *http.Client, url string, body []byte, stream bool) (u usage, er
 		return u, fmt.Errorf("%s: %.200s", resp.Status, text)
 	case !stream:
 		var answer struct{ Usage usage }
-		err := json.Unmarshal(text, &answer)
+		err := jsontext.Decode(text, &answer)
 		return answer.Usage, err
 	case !bytes.Contains(text, []byte(`"finish_reason":"`)) || !bytes.HasSuffix(bytes.TrimSpace(text), []byte("data: [DONE]")):
 		return u, fmt.Errorf("a stream that was cut after %d bytes: %.100s", len(text), text[max(0, len(text)-100):])
