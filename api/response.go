@@ -208,13 +208,17 @@ func AppendResponse(dst []byte, meta Meta, form Form, r *Response) []byte {
 	dst = form.appendIDs(dst, r.PromptTokenIDs)
 	dst = append(dst, `,"prompt_text":`...)
 	dst = appendStringOrNull(dst, form.PromptText)
-	dst = append(dst, `,"kv_transfer_params":`...)
-	if r.KVTransferParams == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, r.KVTransferParams...)
-	}
+	dst = appendTransfer(dst, r.KVTransferParams)
 	return append(form.appendWarnings(dst), '}')
+}
+
+// appendTransfer appends the member kv_transfer_params.
+func appendTransfer(dst []byte, params Raw) []byte {
+	dst = append(dst, `,"kv_transfer_params":`...)
+	if params == nil {
+		return append(dst, "null"...)
+	}
+	return append(dst, params...)
 }
 
 // AppendChoice appends an element of choices.

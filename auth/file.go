@@ -304,8 +304,10 @@ func parseRights(names []string) (rights Rights, err error) {
 			rights |= Write
 		case "admin":
 			rights |= Admin
+		case "transfer":
+			rights |= Transfer
 		default:
-			return 0, fmt.Errorf("right %q is not read, write or admin", r)
+			return 0, fmt.Errorf("right %q is not read, write, admin or transfer", r)
 		}
 	}
 	return rights, nil

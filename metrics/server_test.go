@@ -199,6 +199,7 @@ func TestMetricsDocument(t *testing.T) {
 		defer h.stop()
 		h.m.SetCopies(func() Copies { return Copies{} })
 		h.m.SetEvents(func() Events { return Events{} })
+		h.m.SetTransfers(func() Transfers { return Transfers{} })
 		h.m.Used("", 1, 1)
 		h.run(t, ask(1, 10, 1))
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})

@@ -44,6 +44,9 @@ type Config struct {
 	// MaxFile bounds the body with a file of POST /v1/files, in bytes.
 	MaxFile int64
 
+	// Bench is what /v1/bench needs; nil: there are no such paths.
+	Bench *Bench
+
 	// Prefixes is what is kept of the prefix cache outside of the engine.
 	Prefixes Prefixes
 
@@ -58,6 +61,13 @@ type Weave struct {
 	Calls   *calls.Store
 	Objects *objects.Store
 	Queues  *queues.Store
+}
+
+// Bench says how the server measures itself.
+type Bench struct {
+	Command []string      // the program, with what comes before "bench serve"
+	URL     func() string // where the server can be called from this machine; "": not by HTTP
+	Dir     string        // where runs are kept; "": in memory
 }
 
 // Answers say how requests of the OpenAI interface are answered.
@@ -84,6 +94,8 @@ type Prefixes struct {
 	Stats   func() metrics.Copies // nil: there are no series of it
 	Events  func() metrics.Events // what is published of its changes; nil: nothing is
 	Feed    *routerapi.Feed       // where that is; nil: nowhere
+
+	Transfers func() metrics.Transfers // what goes to and comes from other servers; nil: nothing does
 }
 
 // Functions are switches for functions that a public server should not have.

@@ -120,7 +120,9 @@ func (e *preparedEngine) prefixes(o *offloadOptions, to *eventOptions) (p server
 				Damaged: st.Damaged, Evicted: st.Evicted, FromMemory: st.FromMemory, Reading: st.ReadSeconds, Writing: st.WriteSeconds}
 		}
 	}
-	if e.copies != nil && o.dir != "" {
+	if e.transfers.node != nil {
+		p.SaltKey, p.Transfers = e.transfers.salt, e.transferred
+	} else if e.copies != nil && o.dir != "" {
 		if *p.SaltKey, err = kvstore.Secret(o.dir); err != nil {
 			return p, fmt.Errorf("--kv-offload-dir: %w", err)
 		}

@@ -78,12 +78,14 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 	defer func() { err = errors.Join(err, src.network.Close()) }()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	o.engine.tiles.log, o.engine.offload.log = log, log
+	o.engine.tiles.log, o.engine.offload.log, o.engine.transfer.log = log, log, log
 	s := &service{source: src, options: o, log: log, cancel: cancel}
 	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.progress); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.engine.closeEvents(), s.engine.closeCopies()) }()
+	defer func() {
+		err = errors.Join(err, s.engine.closeEvents(), s.engine.closeTransfers(), s.engine.closeCopies())
+	}()
 	for _, line := range s.engine.notes {
 		log.Info(line)
 	}
@@ -125,6 +127,9 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 		return usageError{err}
 	}
 	defer closeTraces(cfg.Traces, log)
+	if cfg.Bench, err = s.selfBench(); err != nil {
+		return err
+	}
 	if s.http, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -135,6 +140,8 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 	if err != nil {
 		return err
 	}
+	url := urlHere(lns.public, s.tls != nil)
+	s.ownURL.Store(&url)
 	for i, ln := range lns.public {
 		if s.keys.Open() && !loopback(ln.Addr()) {
 			log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
@@ -156,6 +163,7 @@ type service struct {
 	log     *slog.Logger
 	loading loadReport
 	drains  drains
+	ownURL  atomic.Pointer[string] // see urlHere; nil: no port is open yet
 
 	cancel  context.CancelFunc    // stops the engine
 	failure atomic.Pointer[error] // the first error that ends the service
@@ -354,7 +362,7 @@ func (e *preparedEngine) served(s *source, priority bool) *openai.Model {
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: e.fingerprint,
 		Engine: e.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.tokenizerInfo,
 		About:     s.about(),
-		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults, Pooling: s.pooling, Scoring: s.scoring,
+		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults, Pooling: s.pooling, Scoring: s.scoring, Transfer: e.transfers.Transfer,
 	}
 }
 
