@@ -19,27 +19,7 @@ func TestPage(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) { s.Config.RootPath = "/llm/a"; s.Config.APIKeys = []string{"k"} })
 	for _, root := range []string{"", "/llm/a"} {
 		for path, want := range map[string]string{"/": "text/html", "/ui/app.js": "text/javascript", "/ui/style.css": "text/css", "/ui/views/chat.js": "text/javascript", "/ui/vendor/uplot/LICENSE": "text/plain", "/ui/icon.svg": "image/svg+xml"} {
-			status, answer, header := h.Get("GET", root+path, "", browser, "Origin: https://evil.example")
-			if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), want) || answer == "" {
-				t.Errorf("%s%s: %d %v", root, path, status, header)
-			}
-			policy := header.Get("Content-Security-Policy")
-			if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "require-trusted-types-for 'script'") {
-				t.Errorf("%s: policy %q", path, policy)
-			}
-			if header.Get("Referrer-Policy") != "no-referrer" || header.Get("Cross-Origin-Opener-Policy") != "same-origin" {
-				t.Errorf("%s: other pages may learn of it: %v", path, header)
-			}
-			if header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Cross-Origin-Resource-Policy") != "same-origin" || header.Get("Access-Control-Allow-Origin") != "" {
-				t.Errorf("%s: another origin may load it: %v", path, header)
-			}
-			tag := header.Get("ETag")
-			if status, answer, header := h.Get("GET", root+path, "", browser, "If-None-Match: W/\"x\", "+tag); status != 304 || answer != "" || header.Get("ETag") != tag {
-				t.Errorf("%s again: %d %s", path, status, answer)
-			}
-			if status, answer, _ := h.Get("HEAD", root+path, "", browser); status != 200 || answer != "" {
-				t.Errorf("HEAD %s: %d %s", path, status, answer)
-			}
+			checkPageFile(t, h, root+path, want)
 		}
 		status, answer, header := h.Get("GET", root+"/", "", "Accept: */*")
 		if status != 200 || answer != "Ollama is running" || !strings.Contains(strings.Join(header.Values("Vary"), ","), "Accept") {
@@ -51,6 +31,33 @@ func TestPage(t *testing.T) {
 	}
 	if status, _, _ := h.Get("POST", "/ui/app.js", "{}", "Authorization: Bearer k"); status != 405 {
 		t.Errorf("POST: %d", status)
+	}
+}
+
+// checkPageFile gets a file of the page as a browser does, with everything that keeps other origins out, and
+// then again, when the browser has it already.
+func checkPageFile(t *testing.T, h *testServer, path, want string) {
+	t.Helper()
+	status, answer, header := h.Get("GET", path, "", browser, "Origin: https://evil.example")
+	if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), want) || answer == "" {
+		t.Errorf("%s: %d %v", path, status, header)
+	}
+	policy := header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "require-trusted-types-for 'script'") {
+		t.Errorf("%s: policy %q", path, policy)
+	}
+	if header.Get("Referrer-Policy") != "no-referrer" || header.Get("Cross-Origin-Opener-Policy") != "same-origin" {
+		t.Errorf("%s: other pages may learn of it: %v", path, header)
+	}
+	if header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Cross-Origin-Resource-Policy") != "same-origin" || header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%s: another origin may load it: %v", path, header)
+	}
+	tag := header.Get("ETag")
+	if status, answer, header := h.Get("GET", path, "", browser, "If-None-Match: W/\"x\", "+tag); status != 304 || answer != "" || header.Get("ETag") != tag {
+		t.Errorf("%s again: %d %s", path, status, answer)
+	}
+	if status, answer, _ := h.Get("HEAD", path, "", browser); status != 200 || answer != "" {
+		t.Errorf("HEAD %s: %d %s", path, status, answer)
 	}
 }
 
