@@ -34,7 +34,7 @@ type tab struct {
 
 // open opens a tab of a size and leads it to an address.
 func open(browser context.Context, address string, width, height int64, dark bool) (*tab, error) {
-	ctx, stop := chromedp.NewContext(browser) // a process of its own
+	ctx, stop := chromedp.NewContext(browser, chromedp.WithErrorf(unknownEvents)) // a process of its own
 	t := &tab{ctx: ctx, stop: stop}
 	chromedp.ListenTarget(ctx, func(event any) {
 		switch e := event.(type) {
@@ -64,6 +64,13 @@ func open(browser context.Context, address string, width, height int64, dark boo
 		page.SetInterceptFileChooserDialog(true), // without a screen it is dismissed at once
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
 		chromedp.EmulateViewport(width, height), chromedp.Navigate(address))
+}
+
+// unknownEvents prints what chromedp complains of, but not that Chromium sends events that it does not know.
+func unknownEvents(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !strings.Contains(text, "unhandled") {
+		fmt.Fprintln(os.Stderr, text)
+	}
 }
 
 func (t *tab) problem(text string) {

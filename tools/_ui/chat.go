@@ -21,6 +21,16 @@ var checks = []check{
 	{"chat: export and import", chatImport},
 	{"feedback", feedbackView},
 	{"trajectories", trajectoryViews},
+	{"a refused key", refusedKey},
+	{"a slow stream", slowStream},
+	{"a lost server", lostServer},
+	{"the keyboard alone", keyboardAlone},
+	{"a long conversation", longConversation},
+	{"live", liveView},
+	{"bench", benchView},
+	{"every view, dark and narrow", everywhere},
+	{"measure: first paint", firstPaint},
+	{"measure: a fast stream", fastStream},
 }
 
 const box = `textarea[aria-label="Message"]`

@@ -27,6 +27,7 @@ const variable = name => getComputedStyle(document.documentElement).getPropertyV
 // legend, so that a chart is not told by color alone.
 export async function chart(root, { title, x = '', y = '', series, height = 220, time = false, points = true, signal, more = {} }) {
   const uPlot = await load()
+  const place = root.appendChild(h('div')) // whose width is that of a chart, without the padding of a card
   let data = [[], ...series.map(() => [])]
   let plot
   const draw = () => {
@@ -34,20 +35,20 @@ export async function chart(root, { title, x = '', y = '', series, height = 220,
     const grid = variable('--line'), text = variable('--text-2')
     const axis = label => ({ label, stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: '12px system-ui', labelFont: '12px system-ui', labelSize: 20 })
     plot = new uPlot({
-      width: Math.max(200, root.clientWidth), height, scales: { x: { time } },
+      width: Math.max(200, place.clientWidth), height, scales: { x: { time } },
       axes: [axis(x), { ...axis(y), size: 56 }],
       series: [{ label: x || 'x' }, ...series.map((label, i) => ({
         label, stroke: variable('--series-' + (i % 6 + 1)), width: 2, points: { show: points, size: 5 }, dash: i >= 6 ? [6, 3] : undefined, spanGaps: true,
         value: (_, v) => number(v, 4),
       }))],
       ...more,
-    }, data, root)
+    }, data, place)
     plot.root.setAttribute('role', 'img')
     plot.root.setAttribute('aria-label', title)
   }
   draw()
-  const watch = new ResizeObserver(() => { if (root.clientWidth) plot.setSize({ width: Math.max(200, root.clientWidth), height }) })
-  watch.observe(root)
+  const watch = new ResizeObserver(() => { if (place.clientWidth) plot.setSize({ width: Math.max(200, place.clientWidth), height }) })
+  watch.observe(place)
   addEventListener('scheme', draw, { signal })
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw, { signal })
   signal?.addEventListener('abort', () => { watch.disconnect(); plot.destroy() })

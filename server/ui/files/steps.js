@@ -19,7 +19,7 @@ export async function strip(root, signal) {
   const controls = h('div.row', { role: 'group', 'aria-label': 'Part of the strip' },
     button('−', 'Show more time', () => zoom(2)), button('+', 'Show less time', () => zoom(0.5)), button('←', 'Earlier', () => move(-0.25)), button('→', 'Later', () => move(0.25)),
     button('Last second', 'Show the last second', () => { const b = bounds()[1]; view = all.length ? [all.at(-1).time - 1, all.at(-1).time + 0.01] : [b - 1, b] }),
-    button('All', 'Show everything and follow', () => { view = null }))
+    button('All', 'All: show everything and follow', () => { view = null }))
   root.append(h('p.hint', {}, 'How long each step took. Drag over a part to see it closer; “All” follows the newest steps again.'), controls, place, note,
     h('details', {}, h('summary', {}, 'The slowest steps in this part'), h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'The slowest steps' }, h('table', {}, h('thead', {}, h('tr', {},
       ['Step', 'Kind', 'Took', 'Device', 'Host', 'Sequences', 'Prompt tokens', 'Output tokens', 'Waiting', 'KV blocks'].map(n => h(n === 'Kind' ? 'th' : 'th.n', { scope: 'col' }, n)))), worst))))

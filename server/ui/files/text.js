@@ -140,6 +140,21 @@ export class Flow {
   }
 }
 
+// pieces cuts a text where blocks end, into pieces of about a size, longer ones where a block is.
+export function pieces(text, size) {
+  const list = []
+  for (let at = 0; at < text.length;) {
+    let cut = text.length - at
+    for (let window = size; window < text.length - at; window *= 2) {
+      const end = boundary(text.slice(at, at + window))
+      if (end > 0) { cut = end; break }
+    }
+    list.push(text.slice(at, at + cut))
+    at += cut
+  }
+  return list
+}
+
 // boundary returns where the last complete block of a text ends; 0 if none does. A block ends with an empty
 // line outside of code, but very long ones, such as a list of 5,000 characters, end with a line.
 function boundary(text) {

@@ -1,7 +1,7 @@
 // How a message is shown: text, thoughts, calls, log-probabilities, trees of JSON, feedback.
 import { h, say, dialog, ask, number } from '../dom.js'
 import { json } from '../api.js'
-import { Flow, markdown } from '../text.js'
+import { Flow, markdown, pieces } from '../text.js'
 import { project, reference } from '../project.js'
 
 // step is the class of a probability: five colors, from improbable to certain.
@@ -57,12 +57,13 @@ export function tree(value, name = '') {
 // Answer is an answer that grows, or that is whole.
 export class Answer {
   constructor() {
-    this.thoughts = h('details.thoughts', { hidden: true }, h('summary', {}, 'Thoughts'))
+    const thought = h('div', {})
+    this.thoughts = h('details.thoughts', { hidden: true }, h('summary', {}, 'Thoughts'), thought)
     this.body = h('div.text', {})
     this.calls = h('div', {})
     this.root = h('div', {}, this.thoughts, this.body, this.calls)
     this.flow = new Flow(this.body)
-    this.thought = new Flow(this.thoughts)
+    this.thought = new Flow(thought)
   }
 
   think(text) {
@@ -81,8 +82,13 @@ export class Answer {
   }
 }
 
-// body shows a message that is whole. view is "text", "tokens" or "tree".
-export function body(n, view, go) {
+// body shows a message that is whole. view is "text", "tokens" or "tree". written is the Answer that showed it
+// as it came, if there is one: its text need not be set a second time.
+export function body(n, view, go, written) {
+  if (written && view === 'text') {
+    written.calls.replaceChildren(...(n.calls ?? []).map(call))
+    return written.root
+  }
   const root = h('div', {})
   if (n.reasoning) {
     const d = h('details.thoughts', {}, h('summary', {}, 'Thoughts'))
@@ -100,16 +106,9 @@ export function body(n, view, go) {
 
 // long is Markdown of a text of any length: what is far below the beginning is set when there is time.
 function long(text) {
-  if (text.length < 20000) return markdown(text)
+  if (text.length < 8000) return markdown(text)
   const box = h('div', {})
-  const parts = []
-  for (let at = 0; at < text.length;) {
-    let end = text.indexOf('\n\n', at + 8000)
-    if (end < 0 || end > at + 16000) end = text.indexOf('\n', at + 8000)
-    if (end < 0 || end > at + 16000) end = Math.min(text.length, at + 8000)
-    parts.push(text.slice(at, end))
-    at = end
-  }
+  const parts = pieces(text, 4000)
   const next = () => {
     const part = parts.shift()
     if (part === undefined) return
@@ -146,6 +145,7 @@ export function feedback(n, changed) {
   const react = emoji => store('emoji', 'wandb.reaction.1', { emoji }, emoji)
   const draw = () => {
     const emoji = kept.emoji?.value
+    const at = [...root.children].indexOf(document.activeElement) // whoever uses the keyboard stays where they were
     const button = (e, label) => h('button.quiet', { type: 'button', 'aria-pressed': String(emoji === e), 'aria-label': label, title: label, onclick: () => react(e) }, e)
     root.replaceChildren(button('👍', 'Good answer'), button('👎', 'Bad answer'),
       emoji && !['👍', '👎'].includes(emoji) ? button(emoji, 'Your reaction ' + emoji) : '',
@@ -157,6 +157,7 @@ export function feedback(n, changed) {
         const note = await ask('Note on this answer', 'Note', kept.note?.value ?? '', { multiline: true, hint: 'At most 1024 characters.' })
         if (note?.trim()) store('note', 'wandb.note.1', { note: note.slice(0, 1024) }, note)
       } }, kept.note?.value ? 'Edit note' : 'Note'))
+    if (at >= 0) root.children[Math.min(at, root.children.length - 1)].focus()
   }
   draw()
   return root

@@ -105,7 +105,7 @@ export async function mount(root, { signal }) {
   function rows() {
     const all = [...files, ...runs]
     if (!all.length) { list.replaceChildren(h('p.quiet-text', {}, 'There are none yet.')); return }
-    list.replaceChildren(h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'Runs' }, h('table', {}, h('thead', {}, h('tr', {}, ['Shown', 'Name', 'Status', 'Started', 'Load', ''].map(n => h('th', { scope: 'col' }, n)))),
+    list.replaceChildren(h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'Runs' }, h('table', {}, h('thead', {}, h('tr', {}, ['Shown', 'Name', 'Status', 'Started', 'Load', 'Remove'].map(n => h('th', { scope: 'col' }, n)))),
       h('tbody', {}, all.map(r => h('tr', {},
         h('td', {}, h('input', { type: 'checkbox', checked: chosen.has(r.id), 'aria-label': 'Show ' + labelOf(r), onchange: e => choose(r, e.target.checked) })),
         h('td', {}, labelOf(r)), h('td', {}, r.status), h('td', {}, r.created_at ? when(r.created_at * 1000) : '–'),

@@ -24,6 +24,7 @@ class Chat {
     this.root = root
     this.signal = signal
     this.running = null // the AbortController of the answers that are being written
+    this.written = new Map() // by the id of a message, the Answer that showed it as it came
     this.views = {} // how a message is shown, by its id
     this.list = h('ul.conversations', {})
     this.log = h('div.log', { role: 'log', 'aria-label': 'Conversation', tabindex: 0 })
@@ -146,7 +147,9 @@ class Chat {
 
   message(n, chosen) {
     const view = this.views[n.id] ?? (n.role === 'assistant' && n.schema ? 'tree' : n.logprobs?.length && this.c.settings.logprobs ? 'tokens' : 'text')
-    const content = n.error && !n.content && !n.calls?.length ? h('div') : shown(n, view, text => this.continueFrom(n, text))
+    const written = this.written.get(n.id)
+    this.written.delete(n.id)
+    const content = n.error && !n.content && !n.calls?.length ? h('div') : shown(n, view, text => this.continueFrom(n, text), written)
     const who = { user: 'You', assistant: n.model ?? 'Model', tool: 'Result of ' + (n.name ?? 'a tool') }[n.role]
     const article = h('article', { class: 'message-box ' + n.role + (chosen ? ' chosen' : ''), 'aria-label': who, data: { id: n.id } }, h('div.row.who', {}, h('strong', {}, who), this.branches(n), chosen === false && h('button', { type: 'button', onclick: () => this.choose(n) }, 'Go on with this')),
       content, n.error && h('p.bad', { role: 'alert' }, n.error), n.stopped && h('p.hint', {}, 'Stopped.'), n.end === 'length' && h('p.hint', {}, 'The answer ended at its most tokens.'))
@@ -288,14 +291,20 @@ class Chat {
     draw.now()
     this.running = null
     this.sendButton.textContent = 'Send'
-    const added = parts.flat().filter(p => p.n.content || p.n.calls || p.n.error || p.n.reasoning).map(p => store.add(c, parent, p.n))
+    const added = parts.flat().filter(p => p.n.content || p.n.calls || p.n.error || p.n.reasoning).map(p => {
+      const n = store.add(c, parent, p.n)
+      p.view.end()
+      this.written.set(n.id, p.view)
+      return n
+    })
     if (added.length) c.leaf = added[0].id
     await store.put(c).catch(e => say('The conversation was not kept: ' + e.message, 'bad'))
-    if (this.signal.aborted || this.c !== c) return
+    if (this.signal.aborted || this.c !== c) { this.written.clear(); return }
     const low = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < 120
     const last = this.log.lastElementChild
     if (added.length) last.replaceWith(this.row(added[0]))
     else last.remove()
+    this.written.clear()
     if (low) this.log.scrollTop = this.log.scrollHeight
     this.drawList()
     const n = added[0]
