@@ -43,6 +43,9 @@ type Config struct {
 	// MaxFile bounds the body with a file of POST /v1/files, in bytes.
 	MaxFile int64
 
+	// Sinks counts what other systems have been told of what is stored; nil: there are none.
+	Sinks func() []metrics.Sink
+
 	// Prefixes is what is kept of the prefix cache outside of the engine.
 	Prefixes Prefixes
 
