@@ -89,6 +89,8 @@ type TextChoice struct {
 type TextResponse struct {
 	Choices []TextChoice
 	Usage   Usage
+
+	KVTransferParams Raw // nil: null
 }
 
 // AppendTextResponse appends the body of a non-streaming answer, every key of
@@ -121,7 +123,7 @@ func AppendTextResponse(dst []byte, meta Meta, form Form, r *TextResponse) []byt
 	}
 	dst = append(dst, `,"usage":`...)
 	dst = form.appendUsage(dst, r.Usage, wholeUsage)
-	dst = append(dst, `,"kv_transfer_params":null`...)
+	dst = appendTransfer(dst, r.KVTransferParams)
 	return append(form.appendWarnings(dst), '}')
 }
 

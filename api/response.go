@@ -111,6 +111,9 @@ func StoppedByText(s string) StopReason { return StopReason{kind: stopText, text
 // Text returns the text that stopped a choice; ok is false if none did.
 func (s StopReason) Text() (text string, ok bool) { return s.text, s.kind == stopText }
 
+// Token returns the token that stopped a choice; ok is false if none did, or only one that ends every output.
+func (s StopReason) Token() (id int32, ok bool) { return s.token, s.kind == stopToken }
+
 func (s StopReason) append(dst []byte) []byte {
 	switch s.kind {
 	case stopToken:
@@ -205,13 +208,17 @@ func AppendResponse(dst []byte, meta Meta, form Form, r *Response) []byte {
 	dst = form.appendIDs(dst, r.PromptTokenIDs)
 	dst = append(dst, `,"prompt_text":`...)
 	dst = appendStringOrNull(dst, form.PromptText)
-	dst = append(dst, `,"kv_transfer_params":`...)
-	if r.KVTransferParams == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, r.KVTransferParams...)
-	}
+	dst = appendTransfer(dst, r.KVTransferParams)
 	return append(form.appendWarnings(dst), '}')
+}
+
+// appendTransfer appends the member kv_transfer_params.
+func appendTransfer(dst []byte, params Raw) []byte {
+	dst = append(dst, `,"kv_transfer_params":`...)
+	if params == nil {
+		return append(dst, "null"...)
+	}
+	return append(dst, params...)
 }
 
 // AppendChoice appends an element of choices.

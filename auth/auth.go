@@ -18,9 +18,10 @@ import (
 type Rights uint8
 
 const (
-	Read  Rights = 1 << iota // read records
-	Write                    // write and delete records
-	Admin                    // erase records by user, creator, ref or age
+	Read     Rights = 1 << iota // read records
+	Write                       // write and delete records
+	Admin                       // erase records by user, creator, ref or age
+	Transfer                    // name another server to which the KV blocks of a prompt go, or from which they come
 )
 
 // Identity is the owner of credentials. It is shared by requests and must not be changed.
@@ -36,6 +37,7 @@ type Identity struct {
 	Share string
 
 	Projects []string // "team/project", "team/*" or "*"
+	Project  string   // of requests that name none; "": they have none
 	Models   []string // names, or "*"
 	Rights   Rights
 	Expires  time.Time // zero: never
@@ -84,7 +86,7 @@ func covers(pattern, name string) bool {
 
 // everything is an identity that may do everything.
 func everything(key, user string) Identity {
-	return Identity{Key: key, User: user, Tenant: user, Projects: []string{"*"}, Models: []string{"*"}, Rights: Read | Write | Admin}
+	return Identity{Key: key, User: user, Tenant: user, Projects: []string{"*"}, Models: []string{"*"}, Rights: Read | Write | Admin | Transfer}
 }
 
 // Anonymous is the identity of requests without credentials, where none are needed. It may
@@ -221,6 +223,9 @@ func Parse(header string) (scheme Scheme, username, secret string) {
 	}
 	return Other, "", ""
 }
+
+// validProject reports whether p is "team/project".
+func validProject(p string) bool { return validPattern(p) && !strings.Contains(p, "*") }
 
 // validPattern reports whether p is "*", "team/*" or "team/project".
 func validPattern(p string) bool {

@@ -153,6 +153,7 @@ func TestBrokenFile(t *testing.T) {
 		key(", colour: red"), key("") + "\n---\n" + key(""), key("") + "\n---\n: [",
 		key(", weight: 0"), key(", weight: -1"), key(", weight: 0.001"), key(", weight: 101"), key(", weight: .nan"), key(", weight: .inf"), key(", weight: heavy"),
 		key(", project_weights: {a: 1}"), key(`, project_weights: {"*/b": 1}`), key(", project_weights: {a/b: 0}"), key(", project_weights: {a/b: }"),
+		key(", default_project: a"), key(`, default_project: "a/*"`), key(`, projects: ["a/*"], default_project: b/c`), key(", default_project: null"),
 		key(", project_weights: 3"), key(", max_priority: high"), key(", max_priority: 1.5"),
 		// Keys of a tenant that contradict each other.
 		pair("weight: 2", "weight: 3"), pair("project_weights: {a/b: 2, a/c: 1}", "project_weights: {a/c: 1, a/b: 3}"),

@@ -23,8 +23,9 @@
 //	                                # machine and its prefixes; default: user
 //	    username: alice             # then hash is of this user's password
 //	    projects: ["acme/*", "lab/evals"]   # "*" is all, and the default
+//	    default_project: acme/support    # of requests that name none; default: they have none
 //	    models: ["*"]               # default: all
-//	    rights: [read, write]       # and admin; default: read and write
+//	    rights: [read, write]       # and admin, transfer; default: read and write
 //	    weight: 3                   # the tenant's part of the machine beside others; default: 1
 //	    project_weights: {acme/chat: 3, "acme/*": 1}   # and those of its projects
 //	    max_priority: 5             # the most urgent priority; default: any

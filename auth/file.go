@@ -32,6 +32,7 @@ type fileKey struct {
 	Models   []string `yaml:"models"`
 	Rights   []string `yaml:"rights"`
 	Expires  string   `yaml:"expires"`
+	Project  string   `yaml:"default_project"`
 
 	Weight         *float64           `yaml:"weight"`
 	ProjectWeights map[string]float64 `yaml:"project_weights"`
@@ -256,6 +257,12 @@ func (f *fileKey) entry() (e entry, err error) {
 			return e, fmt.Errorf("project %q is not team/project, team/* or *", p)
 		}
 	}
+	if id.Project = f.Project; id.Project != "" && !validProject(id.Project) {
+		return e, fmt.Errorf("default_project %q is not team/project", id.Project)
+	}
+	if id.Project != "" && !id.Covers(id.Project) {
+		return e, fmt.Errorf("default_project %q is not among the projects of the key", id.Project)
+	}
 	if id.Models == nil {
 		id.Models = []string{"*"}
 	}
@@ -297,8 +304,10 @@ func parseRights(names []string) (rights Rights, err error) {
 			rights |= Write
 		case "admin":
 			rights |= Admin
+		case "transfer":
+			rights |= Transfer
 		default:
-			return 0, fmt.Errorf("right %q is not read, write or admin", r)
+			return 0, fmt.Errorf("right %q is not read, write, admin or transfer", r)
 		}
 	}
 	return rights, nil

@@ -68,6 +68,8 @@ type Config struct {
 	// LoadWait is how long a sequence may be held back until copies of its prefix are there. 0: no longer than it takes to compute
 	// them, by measure, and not at all if that is quicker.
 	LoadWait time.Duration
+	// SaveShare is which part of the time, 1/SaveShare, may be spent on copying out while sequences are running. 0: a fiftieth.
+	SaveShare int
 
 	// Changes, if it is not nil, is given what has changed in the prefix cache since its last call, before readers see what
 	// a step gave. It has to be fast, and must not keep what it is given. MostChanges is the most of them between two calls.
@@ -140,6 +142,7 @@ type Engine struct {
 		in      []*request
 		aborts  []*request
 		forgets []*forgetCall
+		copies  []chan struct{} // see CopiesOut
 		places  places
 		evicted []*submission // that have lost their places, until the loop ends them
 		stopped bool

@@ -93,6 +93,10 @@ func (e *Engine) stop(cause error) {
 		close(f.done)
 	}
 	e.mu.forgets = nil
+	for _, done := range e.mu.copies {
+		close(done)
+	}
+	e.mu.copies = nil
 	e.mu.Unlock()
 	if e.sched == nil {
 		return // the backend was never open, so nothing was accepted

@@ -72,13 +72,17 @@ func (f *flight) end(step uint64, state StepState, draw, wait, book time.Duratio
 
 // Steps appends the newest steps, at most 1,000, to dst, the oldest first. Those in flight are the
 // last ones. It may be called by any goroutine and does not wait for a step.
-func (e *Engine) Steps(dst []StepRecord) []StepRecord {
+func (e *Engine) Steps(dst []StepRecord) []StepRecord { return e.StepsAfter(dst, 0) }
+
+// StepsAfter is Steps without those up to a number, so that whoever asks again and again is not given
+// the same steps twice.
+func (e *Engine) StepsAfter(dst []StepRecord, step uint64) []StepRecord {
 	f := &e.flight
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	first := uint64(1)
+	first := step + 1
 	if f.n > flightSteps {
-		first = f.n - flightSteps + 1
+		first = max(first, f.n-flightSteps+1)
 	}
 	for i := first; i <= f.n; i++ {
 		dst = append(dst, f.ring[i%flightSteps])

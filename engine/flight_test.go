@@ -118,3 +118,31 @@ func TestFlightFailure(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsAfter: steps that were had already are left out, and none is lost between two questions.
+func TestStepsAfter(t *testing.T) {
+	e := start(t, engine.Config{MaxLive: 100}, oracle(simSpec(100, 16, 64, 4, 1)))
+	var all []engine.StepRecord
+	for range 3 {
+		e.together(t, 2, 10, 2)
+		last := uint64(0)
+		if len(all) > 0 {
+			last = all[len(all)-1].Step
+		}
+		all = e.StepsAfter(all, last)
+	}
+	for i := range all {
+		if all[i].Step != uint64(i+1) {
+			t.Fatalf("step %d is number %d", i+1, all[i].Step)
+		}
+	}
+	if len(all) < 30 || len(e.StepsAfter(nil, all[len(all)-1].Step)) != 0 {
+		t.Errorf("%d steps", len(all))
+	}
+	if got := e.StepsAfter(nil, 1<<40); len(got) != 0 {
+		t.Errorf("%d steps after one that is to come", len(got))
+	}
+	if err := e.stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,8 @@ import (
 type Offload interface {
 	// Has reports whether there is a copy, and notes that it is of use.
 	Has(kvcache.Key) bool
+	// Wants reports whether a copy is to be saved.
+	Wants(kvcache.Key) bool
 	// Buffer returns memory for a copy of n bytes, which is given to Save; nil: there is none now.
 	Buffer(n int) []byte
 	Save(k kvcache.Key, data []byte)
@@ -55,7 +58,7 @@ type offload struct {
 	got     []kvcache.Content
 	keys    []kvcache.Key // scratch
 	compute retry.Rate    // of tokens, in steps with many
-	read    retry.Rate    // of bytes
+	read    [2]retry.Rate // of bytes: from copies of this machine, and from other machines
 	probed  time.Duration // when copies were last read although that was slower, as measured
 	counts  OffloadStats
 	step    time.Duration // the time of the last step
@@ -72,18 +75,20 @@ type load struct {
 	open    map[kvcache.Key]bool // that are being read
 	loaded  int                  // bytes
 	memory  int                  // of loaded, those for which no disk was read
+	outside int                  // of loaded, those that have come from other machines
 }
 
 // recalled are the tokens of a choice that were brought back from copies.
-type recalled struct{ disk, memory int }
+type recalled struct{ disk, memory, external int }
 
 // split divides what a load has brought by where it was.
 func (l *load) split() recalled {
 	if l.loaded == 0 { // somebody has computed all of it meanwhile
 		return recalled{}
 	}
-	memory := int(int64(l.gain) * int64(l.memory) / int64(l.loaded))
-	return recalled{l.gain - memory, memory}
+	part := func(bytes int) int { return int(int64(l.gain) * int64(bytes) / int64(l.loaded)) }
+	memory, outside := part(l.memory), part(l.outside)
+	return recalled{l.gain - memory - outside, memory, outside}
 }
 
 const (
@@ -144,6 +149,13 @@ func (o *offload) size(k kvcache.Key) int {
 
 // save copies blocks and states out for a time. It reports whether there are more, and memory for them.
 func (e *Engine) save(most time.Duration) (more bool, err error) {
+	if more, err = e.saveSome(most); !more {
+		e.copiedOut()
+	}
+	return more, err
+}
+
+func (e *Engine) saveSome(most time.Duration) (more bool, err error) {
 	o := &e.offload
 	if o.to == nil {
 		return false, nil
@@ -154,7 +166,7 @@ func (e *Engine) save(most time.Duration) (more bool, err error) {
 		if !ok {
 			return false, nil
 		}
-		if o.to.Has(c.Key) {
+		if !o.to.Wants(c.Key) {
 			e.kv.Copied(c)
 			continue
 		}
@@ -199,7 +211,7 @@ func (e *Engine) moveCopies() error {
 	if o.to == nil {
 		return nil
 	}
-	if _, err := e.save(max(leastSave, o.step/saveShare)); err != nil {
+	if _, err := e.save(max(leastSave, o.step/time.Duration(cmp.Or(e.cfg.SaveShare, saveShare)))); err != nil {
 		return err
 	}
 	e.beginLoads()
@@ -224,8 +236,8 @@ func (e *Engine) beginLoads() bool {
 			bytes += o.size(k)
 		}
 		computing := retry.Time(float64(gain), o.compute.PerSecond())
-		if gain == 0 || e.cfg.LoadWait == 0 && e.slower(bytes, computing) {
-			e.sched.Recalled(q)
+		if gain == 0 || e.cfg.LoadWait == 0 && e.slower(c, bytes, computing) {
+			e.loaded(c)
 			continue
 		}
 		l := &load{c: c, bytes: bytes, gain: gain, begun: never, until: e.clock() + unknownLoad, open: map[kvcache.Key]bool{}}
@@ -242,11 +254,19 @@ func (e *Engine) beginLoads() bool {
 // heldBack reports whether a sequence is held back.
 func (e *Engine) heldBack() bool { return e.sched.HeldBack() || len(e.offload.loads) > 0 }
 
+// rate is how fast copies come for a choice.
+func (o *offload) rate(c *choice) *retry.Rate {
+	if c.req.External {
+		return &o.read[1]
+	}
+	return &o.read[0]
+}
+
 // slower reports whether it takes longer to bring so many bytes back than to compute what they are. Once in a while it is
 // tried nevertheless, so that a disk that has become faster is noticed.
-func (e *Engine) slower(bytes int, computing time.Duration) bool {
+func (e *Engine) slower(c *choice, bytes int, computing time.Duration) bool {
 	o := &e.offload
-	reading := retry.Time(float64(o.ahead+bytes), o.read.PerSecond())
+	reading := retry.Time(float64(o.ahead+bytes), o.rate(c).PerSecond())
 	if reading == 0 || computing == 0 || reading <= computing {
 		return false
 	}
@@ -286,7 +306,7 @@ func (e *Engine) fetch() {
 		o.counts.Hits += uint64(l.gain)
 		l.c.recalled = l.split()
 		if l.loaded > 0 {
-			o.read.Add(float64(l.loaded), now-l.begun)
+			o.rate(l.c).Add(float64(l.loaded), now-l.begun)
 		}
 		e.endLoad()
 	}
@@ -308,7 +328,7 @@ func (e *Engine) dropLate() {
 			o.counts.TimedOut++
 		}
 		o.ahead -= l.bytes
-		e.sched.Recalled(&l.c.seq)
+		e.loaded(l.c)
 		return true
 	})...)
 }
@@ -321,8 +341,16 @@ func (e *Engine) endLoad() {
 	if l.begun != never {
 		o.counts.LoadTime += e.clock() - l.begun
 	}
-	e.sched.Recalled(&l.c.seq)
+	e.loaded(l.c)
 	o.loads = slices.Delete(o.loads, 0, 1)
+}
+
+// loaded lets a choice go on that was held back.
+func (e *Engine) loaded(c *choice) {
+	e.sched.Recalled(&c.seq)
+	if c.req.Loaded != nil {
+		c.req.Loaded()
+	}
 }
 
 // takeLoaded copies back what was read.
@@ -343,7 +371,10 @@ func (e *Engine) takeLoaded() error {
 		}
 		l := o.loads[0]
 		delete(l.open, f.Key)
-		if f.InMemory {
+		switch {
+		case f.External:
+			l.outside += len(f.Data)
+		case f.InMemory:
 			l.memory += len(f.Data)
 		}
 		if l.loaded += len(f.Data); !ok { // what comes after it is of no use

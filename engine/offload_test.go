@@ -185,6 +185,7 @@ type shelfRead struct {
 
 func (s *shelf) now() time.Duration              { return time.Since(s.begun) }
 func (s *shelf) Has(k kvcache.Key) bool          { return s.kept[k] != nil }
+func (s *shelf) Wants(k kvcache.Key) bool        { return !s.Has(k) }
 func (s *shelf) Buffer(n int) []byte             { return make([]byte, n) }
 func (s *shelf) Save(k kvcache.Key, data []byte) { s.kept[k] = data }
 func (s *shelf) Drop()                           { clear(s.kept); s.reading = nil }

@@ -9,14 +9,15 @@ import "time"
 // All times of a step are those of one reading of the clock, when it ended. Each choice
 // counts like a request of its own, as in vLLM.
 type Report struct {
-	Tokens int             // output tokens
-	Prompt int             // prompt tokens of choices that got their first token, including Cached
-	Cached int             // of Prompt, those found in the prefix cache or shared with the first choice
-	Disk   int             // of Cached, those that were brought back from copies on a disk
-	Memory int             // of Cached, those that were brought back from copies in memory
-	First  []time.Duration // of each choice that got its first token, the time since its arrival
-	Gaps   []Gap           // times between two steps that gave the same choice tokens
-	Ended  []Ended         // choices that ended
+	Tokens   int             // output tokens
+	Prompt   int             // prompt tokens of choices that got their first token, including Cached
+	Cached   int             // of Prompt, those found in the prefix cache or shared with the first choice
+	Disk     int             // of Cached, those that were brought back from copies on a disk
+	Memory   int             // of Cached, those that were brought back from copies in memory
+	External int             // of Cached, those that have come from other machines
+	First    []time.Duration // of each choice that got its first token, the time since its arrival
+	Gaps     []Gap           // times between two steps that gave the same choice tokens
+	Ended    []Ended         // choices that ended
 }
 
 // Gap is a time D that N choices have waited since their last output.
@@ -74,9 +75,14 @@ func (e *Engine) reportToken(c *choice) {
 		t.first = e.now
 		r.Prompt += c.seq.Prompt
 		r.Cached += c.seq.Cached
-		disk := min(c.recalled.disk, c.seq.Cached)
-		r.Disk += disk
-		r.Memory += min(c.recalled.memory, c.seq.Cached-disk)
+		left := c.seq.Cached
+		for _, from := range []struct {
+			n   int
+			sum *int
+		}{{c.recalled.disk, &r.Disk}, {c.recalled.memory, &r.Memory}, {c.recalled.external, &r.External}} {
+			n := min(from.n, left)
+			*from.sum, left = *from.sum+n, left-n
+		}
 		r.First = append(r.First, max(0, e.now-c.req.arrived))
 		c.req.stream.began(max(0, t.scheduled-c.req.submitted), max(0, e.now-c.req.arrived), max(0, e.now-max(t.scheduled, c.req.submitted)))
 	case t.step == e.counts.Steps: // not the first token of this step

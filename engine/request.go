@@ -34,10 +34,18 @@ const (
 
 // Queueing is how a request waits until something of it is computed.
 type Queueing struct {
+	Outside
+
 	Place *Place // that was reserved for it, and for those that are submitted with it; nil: none
 	// MaxWait is how long it may wait, from Request.Arrived on. If it comes to that, or will by what was
 	// measured, the request ends with ErrQueueTime. 0: there is no limit.
 	MaxWait time.Duration
+}
+
+// Outside is what a request has to do with other machines.
+type Outside struct {
+	External bool   // a part of its prefix may come from one, through Config.Offload
+	Loaded   func() // called by the loop when nothing of it is waited for any more, unless the request ends before; it must not block. nil: nobody asks
 }
 
 // Request is a prepared request: its prompt is tokenized and its fields are checked.

@@ -114,6 +114,7 @@ func (e *Engine) plan(s *stepData) bool {
 		c := q.Owner.(*choice)
 		if c.times.scheduled == never {
 			c.times.scheduled, begins = e.now, true
+			c.req.stream.scheduled.Store(true)
 		}
 		for p := chunk.Start; p < chunk.Start+chunk.N; p++ {
 			tok := ^c.row // the step before is drawing it

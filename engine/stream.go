@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Events is a batch of events with the memory of their Text and Top. The zero value is
@@ -37,6 +38,8 @@ type Stream struct {
 	ready  chan struct{} // capacity 1: something is pending
 	cancel func()        // tells the engine to abort the requests
 	budget Budget        // nil: there are no bounds
+
+	scheduled atomic.Bool // a step has begun to compute one of the choices
 
 	mu struct {
 		sync.Mutex
@@ -245,6 +248,9 @@ func (s *Stream) Drawn() int {
 	defer s.mu.Unlock()
 	return s.mu.drawn
 }
+
+// Scheduled reports whether a step has begun to compute something of the requests.
+func (s *Stream) Scheduled() bool { return s.scheduled.Load() }
 
 // PromptLogprobs are the scores that request i asked for with Request.Prompt, one for each
 // prompt token except the first; i is 0 for Submit. They are complete when the request's

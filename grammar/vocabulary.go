@@ -41,7 +41,9 @@ type Vocabulary struct {
 	commonShapes   shapeCache // of common states
 	outlinedShapes shapeCache // of states that are spelled out
 	names          map[string]int32
-	nameable       []idRange // see nameTokens
+	nameable       []idRange  // see nameTokens
+	space          int32      // the token of one space, or -1
+	spaced         [256]int32 // the token of one space and a byte, or -1
 }
 
 // NewVocabulary builds the tables for a vocabulary. tokens[i] are the bytes that
@@ -77,6 +79,7 @@ func NewVocabulary(tokens [][]byte, eos []int32, special ...Special) (*Vocabular
 		return int(a) - int(b)
 	})
 	v.buildTrie(ids)
+	v.loneSpace()
 	v.nameTokens(special, ends)
 	v.commonShapes.limit = 1024 * int64(v.words()*4)
 	v.outlinedShapes.limit = v.commonShapes.limit

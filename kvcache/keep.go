@@ -213,6 +213,7 @@ type Content struct {
 	Data []byte
 
 	InMemory bool // of a copy: no disk was read for it
+	External bool // it has come from another machine
 }
 
 // Published reports whether a block or a state is found in the pool.
@@ -254,4 +255,21 @@ func (m *Manager) Restored(k Key, id int32, ok bool) {
 		p.saved(id)
 	}
 	p.unref(id)
+}
+
+// AppendChain appends the keys of all that may be found of a sequence of these tokens, in the order of positions: at each end of a block
+// the blocks of all groups and then, if there are states, the state. What holds the last token is not among them. Other than the methods of a Manager it
+// may be called by anybody.
+func AppendChain(dst []Key, tokens []int32, salt Hash, blockTokens, groups int, states bool) []Key {
+	buf, h := make([]byte, len(Hash{})+4*blockTokens), salt
+	for n := blockTokens; n < len(tokens); n += blockTokens {
+		h = chain(buf, h, tokens[n-blockTokens:n])
+		for g := range groups {
+			dst = append(dst, Key{Hash: inGroup(h, g)})
+		}
+		if states {
+			dst = append(dst, Key{Hash: h, State: true})
+		}
+	}
+	return dst
 }

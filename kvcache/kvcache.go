@@ -127,13 +127,16 @@ func inGroup(h Hash, g int) Hash {
 }
 
 // hash extends the chain that ends in parent by one block of tokens.
-func (m *Manager) hash(parent Hash, tokens []int32) Hash {
-	n := copy(m.buf, parent[:])
+func (m *Manager) hash(parent Hash, tokens []int32) Hash { return chain(m.buf, parent, tokens) }
+
+// chain is the same with the scratch memory of a caller, which has room for the parent and the token ids.
+func chain(buf []byte, parent Hash, tokens []int32) Hash {
+	n := copy(buf, parent[:])
 	for _, t := range tokens {
-		binary.LittleEndian.PutUint32(m.buf[n:], uint32(t))
+		binary.LittleEndian.PutUint32(buf[n:], uint32(t))
 		n += 4
 	}
-	sum := sha256.Sum256(m.buf)
+	sum := sha256.Sum256(buf)
 	return Hash(sum[:len(Hash{})])
 }
 

@@ -580,3 +580,14 @@ func TestTake(t *testing.T) {
 		t.Errorf("%+v", w.List[:4])
 	}
 }
+
+// TestEndpoints: addresses as ZeroMQ writes them.
+func TestEndpoints(t *testing.T) {
+	for address, want := range map[string]string{
+		"": "", "127.0.0.1:5557": "tcp://127.0.0.1:5557", "[::]:5557": "tcp://*:5557", "0.0.0.0:5557": "tcp://*:5557", "[::1]:5557": "tcp://[::1]:5557", "/tmp/events": "ipc:///tmp/events",
+	} {
+		if got := endpointOf(address); got != want {
+			t.Errorf("%q: %q, want %q", address, got, want)
+		}
+	}
+}

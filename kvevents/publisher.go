@@ -123,6 +123,25 @@ func listen(endpoint string) (net.Listener, error) {
 // Addresses are where subscribers and those who missed something may connect to; "" for none.
 func (p *Publisher) Addresses() (events, replay string) { return p.addresses[0], p.addresses[1] }
 
+// Endpoints are Addresses as ZeroMQ writes them: tcp://host:port, where * stands for all addresses of the machine, or ipc://path.
+func (p *Publisher) Endpoints() (events, replay string) {
+	return endpointOf(p.addresses[0]), endpointOf(p.addresses[1])
+}
+
+func endpointOf(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	switch {
+	case address == "":
+		return ""
+	case err != nil:
+		return "ipc://" + address
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return "tcp://*:" + port
+	}
+	return "tcp://" + address
+}
+
 // SetPlain says which salt requests have that bring nothing of their own to it: no project and no cache_salt. The blocks of all
 // others are told apart from theirs. Without it all salts count as this one.
 func (p *Publisher) SetPlain(salt [16]byte) {

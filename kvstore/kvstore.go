@@ -148,6 +148,9 @@ func (s *Store) has(k kvcache.Key) bool {
 	return s.mu.memory.items[k] != nil || s.mu.index.find(0, k) != 0 || s.mu.writes.pending[k] != nil
 }
 
+// Wants reports whether a copy is to be saved, because there is none.
+func (s *Store) Wants(k kvcache.Key) bool { return !s.Has(k) }
+
 // Buffer returns memory for Save; nil if too much waits to be written.
 func (s *Store) Buffer(n int) []byte {
 	s.mu.Lock()

@@ -71,6 +71,7 @@ type Metrics struct {
 
 	rejected                                   *prometheus.CounterVec
 	full                                       refusals
+	watched                                    atomic.Int64 // see Watch
 	logged, loggedBytes, recorded, lost, unset prometheus.Counter
 	called, callsLost                          prometheus.Counter
 	handshakes                                 *prometheus.CounterVec // nil: there is no TLS
@@ -126,6 +127,7 @@ type Model struct {
 // 0.
 func (m *Metrics) SetEngine(e *engine.Engine, about Model) {
 	s := newSeries(e, about, &m.full, m.created)
+	s.watched = &m.watched
 	e.Observe(s.observe)
 	m.engine.Store(s)
 }
@@ -139,8 +141,8 @@ type Request struct {
 }
 
 // quiet are the handlers that other programs call every few seconds. They are not counted,
-// as in vLLM.
-var quiet = map[string]bool{"/metrics": true, "/health": true, "/load": true, "/ping": true, "/ready": true, "/version": true, "/server_info": true}
+// as in vLLM. /v1/live is not either: its answers last for hours, and would spoil the times of all others.
+var quiet = map[string]bool{"/metrics": true, "/health": true, "/load": true, "/loads": true, "/v1/loads": true, "/get_load": true, "/health_generate": true, "/ping": true, "/ready": true, "/version": true, "/server_info": true, "/v1/live": true}
 
 // Answered counts a request.
 func (m *Metrics) Answered(r Request) {

@@ -94,3 +94,39 @@ func (e events) Collect(ch chan<- prometheus.Metric) {
 		{"weir:kv_event_subscribers", "Connections that subscribe to KV events.", prometheus.GaugeValue, float64(of.Subscribers)},
 	})
 }
+
+// Transfers is what went to other servers and came from them, since the process started, and what is held for them now.
+type Transfers struct {
+	Leases                          int
+	Held                            int64
+	Granted, Refused, Expired       uint64
+	Sent, Received                  uint64 // bytes
+	Offers, OffersFailed, Strangers uint64
+	Failed, Damaged                 uint64
+}
+
+// transfers collects the series of what goes to other servers and comes from them.
+type transfers func() Transfers
+
+// SetTransfers adds the series of KV blocks that go to other servers and come from them. It may be called once.
+func (m *Metrics) SetTransfers(read func() Transfers) { m.registry.MustRegister(transfers(read)) }
+
+func (t transfers) Describe(chan<- *prometheus.Desc) {}
+
+func (t transfers) Collect(ch chan<- prometheus.Metric) {
+	of := t()
+	collect(ch, []plain{
+		{"weir:kv_transfer_leases", "Prompts whose KV blocks are held for partners.", prometheus.GaugeValue, float64(of.Leases)},
+		{"weir:kv_transfer_held_bytes", "KV blocks and states that are held for partners.", prometheus.GaugeValue, float64(of.Held)},
+		{"weir:kv_transfer_leases_total", "Prompts whose KV blocks were held for partners.", prometheus.CounterValue, float64(of.Granted)},
+		{"weir:kv_transfer_leases_refused_total", "Prompts whose KV blocks were not held, because there was no room.", prometheus.CounterValue, float64(of.Refused)},
+		{"weir:kv_transfer_leases_expired_total", "Prompts whose KV blocks were given up because no partner had said that it has them.", prometheus.CounterValue, float64(of.Expired)},
+		{"weir:kv_transfer_sent_bytes_total", "KV blocks and states that went to partners.", prometheus.CounterValue, float64(of.Sent)},
+		{"weir:kv_transfer_received_bytes_total", "KV blocks and states that came from partners.", prometheus.CounterValue, float64(of.Received)},
+		{"weir:kv_transfer_offers_total", "Prompts of which a partner has said what it holds.", prometheus.CounterValue, float64(of.Offers)},
+		{"weir:kv_transfer_offers_failed_total", "Prompts that were computed because their partner could not be reached, was late or answered wrongly.", prometheus.CounterValue, float64(of.OffersFailed)},
+		{"weir:kv_transfer_strangers_total", "Prompts that were computed because their partner has another fingerprint.", prometheus.CounterValue, float64(of.Strangers)},
+		{"weir:kv_transfer_failed_total", "KV blocks and states that a partner was asked for and that did not come.", prometheus.CounterValue, float64(of.Failed)},
+		{"weir:kv_transfer_damaged_total", "KV blocks and states that came with another checksum.", prometheus.CounterValue, float64(of.Damaged)},
+	})
+}

@@ -34,6 +34,7 @@ type kept struct {
 }
 
 func (k *kept) Has(key kvcache.Key) bool          { return k.copies[key] != nil }
+func (k *kept) Wants(key kvcache.Key) bool        { return !k.Has(key) }
 func (k *kept) Buffer(n int) []byte               { return make([]byte, n) }
 func (k *kept) Save(key kvcache.Key, data []byte) { k.copies[key] = data }
 func (k *kept) Drop()                             {}

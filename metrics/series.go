@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/engine"
@@ -79,7 +80,7 @@ type cells struct {
 // shows one moment.
 type tally struct {
 	prompt, cached, generated uint64
-	disk, memory              uint64    // of cached, those that were brought back from copies
+	disk, memory, external    uint64    // of cached, those that were brought back from copies
 	ended                     [6]uint64 // choices by engine.Reason
 	cells                     [histograms]cells
 }
@@ -90,9 +91,12 @@ type series struct {
 	bounds   [histograms][]float64
 	families []*family
 
+	watched *atomic.Int64 // whether waits are counted, too
+
 	mu struct {
 		sync.Mutex
 		tally
+		waits Waits
 	}
 }
 
@@ -214,15 +218,14 @@ func (s *series) addScalars(about Model, full *refusals, since float64) {
 	count("vllm:prompt_tokens_cached_total", "Of those, tokens that were cached.", func(_ *engine.Stats, t *tally) uint64 { return t.cached })
 	const source = "Prompt tokens by where their keys and values came from."
 	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.prompt - t.cached }, "source", "local_compute")
-	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.cached }, "source", "local_cache_hit")
-	count("vllm:prompt_tokens_by_source_total", source, func(*engine.Stats, *tally) uint64 { return 0 }, "source", "external_kv_transfer")
-	const tier = "Cached prompt tokens by where their keys and values were: on the device, or in copies in memory or on a disk."
-	count("vllm:prompt_tokens_cached_by_source_total", tier, func(_ *engine.Stats, t *tally) uint64 { return t.cached - t.disk - t.memory }, "source", "device")
+	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.cached - t.external }, "source", "local_cache_hit")
+	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.external }, "source", "external_kv_transfer")
+	const tier = "Cached prompt tokens by where their keys and values were: on the device, in copies in memory or on a disk, or on another machine (p2p)."
+	count("vllm:prompt_tokens_cached_by_source_total", tier, func(_ *engine.Stats, t *tally) uint64 { return t.cached - t.disk - t.memory - t.external }, "source", "device")
 	count("vllm:prompt_tokens_cached_by_source_total", tier, func(_ *engine.Stats, t *tally) uint64 { return t.memory }, "source", "host")
 	count("vllm:prompt_tokens_cached_by_source_total", tier, func(_ *engine.Stats, t *tally) uint64 { return t.disk }, "source", "disk")
-	for _, other := range []string{"p2p", "external_unspecified"} {
-		count("vllm:prompt_tokens_cached_by_source_total", tier, func(*engine.Stats, *tally) uint64 { return 0 }, "source", other)
-	}
+	count("vllm:prompt_tokens_cached_by_source_total", tier, func(_ *engine.Stats, t *tally) uint64 { return t.external }, "source", "p2p")
+	count("vllm:prompt_tokens_cached_by_source_total", tier, func(*engine.Stats, *tally) uint64 { return 0 }, "source", "external_unspecified")
 	count("vllm:generation_tokens_total", "Output tokens.", func(_ *engine.Stats, t *tally) uint64 { return t.generated })
 	for _, r := range []struct {
 		reason engine.Reason
@@ -306,6 +309,7 @@ func (s *series) observe(r *engine.Report) {
 	t.cached += uint64(r.Cached)
 	t.disk += uint64(r.Disk)
 	t.memory += uint64(r.Memory)
+	t.external += uint64(r.External)
 	t.generated += uint64(r.Tokens)
 	if r.Tokens > 0 {
 		s.tokens(iterationTokens, r.Prompt+r.Tokens)
@@ -317,6 +321,9 @@ func (s *series) observe(r *engine.Report) {
 	for _, g := range r.Gaps {
 		s.time(interToken, g.D, g.N)
 		s.time(interTokenFine, g.D, g.N)
+	}
+	if s.watched.Load() > 0 {
+		s.mu.waits.add(r)
 	}
 	for i := range r.Ended {
 		s.end(&r.Ended[i])

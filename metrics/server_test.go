@@ -25,7 +25,7 @@ func TestHTTP(t *testing.T) {
 	for _, r := range []Request{
 		{"POST", "/v1/chat/completions", 200, 50 * time.Millisecond, 100, 1000}, {"POST", "/v1/chat/completions", 204, 2 * time.Second, -1, 0},
 		{"POST", "/v1/chat/completions", 404, 0, 1, 1}, {"BREW", "none", 404, 0, 1, 1}, {"ICED", "none", 418, 0, 1, 1},
-		{"GET", "/metrics", 200, 0, 0, 0}, {"GET", "/health", 200, 0, 0, 0}, {"GET", "/load", 200, 0, 0, 0}, {"POST", "/ping", 200, 0, 0, 0}, {"GET", "/version", 200, 0, 0, 0}, {"GET", "/server_info", 200, 0, 0, 0}, {"GET", "/ready", 200, 0, 0, 0},
+		{"GET", "/metrics", 200, 0, 0, 0}, {"GET", "/health", 200, 0, 0, 0}, {"GET", "/load", 200, 0, 0, 0}, {"GET", "/loads", 200, 0, 0, 0}, {"GET", "/v1/loads", 200, 0, 0, 0}, {"GET", "/get_load", 200, 0, 0, 0}, {"GET", "/health_generate", 200, 0, 0, 0}, {"POST", "/ping", 200, 0, 0, 0}, {"GET", "/version", 200, 0, 0, 0}, {"GET", "/server_info", 200, 0, 0, 0}, {"GET", "/ready", 200, 0, 0, 0}, {"GET", "/v1/live", 200, time.Hour, 0, 0},
 	} {
 		m.Answered(r)
 	}
@@ -199,6 +199,7 @@ func TestMetricsDocument(t *testing.T) {
 		defer h.stop()
 		h.m.SetCopies(func() Copies { return Copies{} })
 		h.m.SetEvents(func() Events { return Events{} })
+		h.m.SetTransfers(func() Transfers { return Transfers{} })
 		h.m.Used("", 1, 1)
 		h.run(t, ask(1, 10, 1))
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})

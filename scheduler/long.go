@@ -31,12 +31,14 @@ func (s *Scheduler) lengthen() {
 }
 
 // root is what the hashes of q's prefixes begin with.
-func (q *Sequence) root() kvcache.Hash {
-	h := q.Salt
-	if q.Long {
-		for i := range h {
-			h[i] ^= 0x5a // a salt is a keyed hash, so that no other one is like this
+func (q *Sequence) root() kvcache.Hash { return Root(q.Salt, q.Long) }
+
+// Root is the salt under which the prefixes of a sequence are found that is a long one, or is not.
+func Root(salt kvcache.Hash, long bool) kvcache.Hash {
+	if long {
+		for i := range salt {
+			salt[i] ^= 0x5a // a salt is a keyed hash, so that no other one is like this
 		}
 	}
-	return h
+	return salt
 }

@@ -74,9 +74,59 @@ func TestKeyRights(t *testing.T) {
 			}
 		}
 	}
-	for key, want := range map[string]int{"writer": 403, "ka": 403, "chief": 200} {
-		if status, text, _ := h.Get("POST", "/reset_prefix_cache", "", "Authorization: Bearer "+key); status != want {
-			t.Errorf("%s: %d %s", key, status, text)
+	for request, want := range map[string]int{
+		"writer /reset_prefix_cache": 403, "ka /reset_prefix_cache": 403, "chief /reset_prefix_cache": 200, "writer /flush_cache": 403, "ka /flush_cache": 403, "chief /flush_cache": 200,
+	} {
+		key, path, _ := strings.Cut(request, " ")
+		if status, text, _ := h.Get("POST", path, "", "Authorization: Bearer "+key); status != want {
+			t.Errorf("%s: %d %s", request, status, text)
+		}
+	}
+}
+
+// TestDefaultProject: the project of a key is that of its requests that name none, whose headers a router has dropped
+// (docs/interface/routers.md, G-20).
+func TestDefaultProject(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "keys:\n  - {id: a, hash: \"sha256:%x\", projects: [\"acme/*\"], default_project: acme/x}\n", sha256.Sum256([]byte("ka"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := auth.New(nil, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newServer(t, func(s *servertest.Setup) { s.Config.Keys = keys })
+	for _, c := range []struct{ path, body, project string }{
+		{servertest.ChatPath, `{"messages":[{"role":"user","content":"a"}]}`, ""}, {"/generate", `{"text":"a"}`, "OpenAI-Project: proj_1"}, {servertest.TextPath, `{"prompt":"a"}`, "Compat-Project: acme/y"},
+	} {
+		if status, text, _ := h.Get("POST", c.path, c.body, "Authorization: Bearer ka", c.project); status != 200 {
+			t.Errorf("%s: %d %s", c.path, status, text)
+		}
+	}
+	_, text, _ := h.Get("GET", "/usage", "", "Authorization: Bearer ka")
+	for _, want := range []string{`"project":"acme/x","requests":2,`, `"project":"acme/y","requests":1,`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s, want %s", text, want)
+		}
+	}
+}
+
+// TestAffinity: headers that say which requests belong together come back, unless they are none (docs/interface/routers.md, G-21).
+func TestAffinity(t *testing.T) {
+	h := newServer(t, nil)
+	names := []string{"X-Session-Id", "X-Session-Affinity", "X-Correlation-Id", "X-Smg-Routing-Key", "X-Dynamo-Session-Id"}
+	for value, want := range map[string]string{"s 1": "s 1", strings.Repeat("x", 512): strings.Repeat("x", 512), strings.Repeat("x", 513): "", "é": ""} {
+		var headers []string
+		for _, name := range names {
+			headers = append(headers, name+": "+value)
+		}
+		for path, body := range map[string]string{"/v1/chat/completions": `{"messages":[{"role":"user","content":"a"}],"stream":true}`, "/generate": `{`} {
+			_, _, header := h.Get("POST", path, body, headers...)
+			for _, name := range names {
+				if got := header.Get(name); got != want {
+					t.Errorf("%s: %s: %.20q, want %.20q", path, name, got, want)
+				}
+			}
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/responsesapi"
+	"weir/server/routerapi"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
 )
@@ -85,13 +86,17 @@ type Prefixes struct {
 	Erase   func() error          // removes all that is kept
 	Stats   func() metrics.Copies // nil: there are no series of it
 	Events  func() metrics.Events // what is published of its changes; nil: nothing is
+	Feed    *routerapi.Feed       // where that is; nil: nowhere
+
+	Transfers func() metrics.Transfers // what goes to and comes from other servers; nil: nothing does
 }
 
 // Functions are switches for functions that a public server should not have.
 type Functions struct {
-	Dev           bool // /server_info and /reset_prefix_cache
+	Dev           bool // the settings at /server_info, and /reset_prefix_cache
 	TokenizerInfo bool // /tokenizer_info, which shows the chat template
 	NoDocs        bool // no /openapi.json and no /docs
+	NoUI          bool // no page at /, and nothing below /ui/
 	LoadTracking  bool // /load counts; otherwise it says 0
 
 	Settings map[string]string // what /server_info says of the configuration; no secrets

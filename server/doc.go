@@ -12,9 +12,12 @@
 //	               preparation queue, and what a request leaves in log and metrics
 //	failure        what the client, the log and the metrics are told of every error
 //	openai         chat completions, completions, models, tokenize, render
+//	routerapi      what routers ask for, and /generate
 //	feedbackapi    the functions below /feedback/
+//	liveapi        what the server is doing now, as a stream
 //	trajectoryapi  the functions below /v1/preview/models
 //	recording      completions as trajectories, and their rewards from feedback
+//	ui             the page for browsers
 //	servertest     a whole server over the simulated backend, for tests
 //
 // Each surface speaks one interface and knows nothing of the others. A surface finds its
@@ -24,6 +27,6 @@
 // # Here
 //
 // config.go has the configuration, server.go the wiring, route.go the table of routes,
-// health.go the probes, operate.go the metrics page, usage by project and what developers
+// health.go the probes, page.go what browsers get at /, operate.go the metrics page, usage by project and what developers
 // need, openapi.go the document of the interface. Tests that need all surfaces are here.
 package server

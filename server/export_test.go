@@ -41,7 +41,9 @@ func (s *Server) AllRoutes() map[string]transport.Route {
 		slices.Sort(list)
 		all[responsesapi.Path+path] = transport.Route{Methods: strings.Join(list, " ")}
 	}
-	for _, path := range []string{batchesapi.FilesPath, batchesapi.FilesPath + "/{id}", batchesapi.FilesPath + "/{id}/content", batchesapi.BatchesPath, batchesapi.BatchesPath + "/{id}", batchesapi.BatchesPath + "/{id}/cancel"} {
+	for _, path := range []string{batchesapi.FilesPath, batchesapi.FilesPath + "/{id}", batchesapi.FilesPath + "/{id}/content",
+		batchesapi.UploadsPath, batchesapi.UploadsPath + "/{id}/parts", batchesapi.UploadsPath + "/{id}/complete", batchesapi.UploadsPath + "/{id}/cancel",
+		batchesapi.BatchesPath, batchesapi.BatchesPath + "/{id}", batchesapi.BatchesPath + "/{id}/cancel"} {
 		_, methods, _ := s.batches.Find(path)
 		list := strings.Split(methods, ", ")
 		slices.Sort(list)

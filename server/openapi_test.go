@@ -17,6 +17,7 @@ import (
 	"weir/server/batchesapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/liveapi"
 	"weir/server/responsesapi"
 	"weir/server/servertest"
 	"weir/server/trajectoryapi"
@@ -131,7 +132,11 @@ func TestOpenAPIMatchesServer(t *testing.T) {
 	}
 	for path, methods := range all.paths {
 		for method := range methods.(map[string]any) {
-			status, answer, _ := h.Get(strings.ToUpper(method), strings.NewReplacer("{id}", "tiny", "{", "", "}", "").Replace(path), "")
+			asked := strings.NewReplacer("{id}", "tiny", "{", "", "}", "").Replace(path)
+			if path == liveapi.Path {
+				asked += "?count=1" // it has no end otherwise
+			}
+			status, answer, _ := h.Get(strings.ToUpper(method), asked, "")
 			_, has := d.paths[path]
 			if there := status != 404 || strings.Contains(answer, `"param":"response_id"`); there != has {
 				t.Errorf("%s %s is answered with %d %.100s; in the document: %v", method, path, status, answer, has)
@@ -235,7 +240,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/v1/messages", "", message, 200, nil}, {"POST", "/v1/messages", "", strings.Replace(message, "{", `{"stream":true,"thinking":{"type":"adaptive"},`, 1), 200, nil}, {"POST", "/v1/messages", "", "{}", 400, nil},
 		{"POST", "/v1/messages", "", strings.Replace(message, "tiny", "x", 1), 404, nil}, {"POST", "/v1/messages", "", message, 401, []string{""}},
 		{"POST", "/v1/messages/count_tokens", "", message, 200, nil}, {"POST", "/v1/messages/count_tokens", "", "{}", 400, nil}, {"POST", "/v1/messages/count_tokens", "", message, 401, []string{""}},
-		{"GET", "/", "", "", 200, []string{""}}, {"GET", "/", "", "", 404, []string{"Accept: text/html"}}, {"GET", "/api/version", "", "", 200, []string{""}}, {"GET", "/api/tags", "", "", 200, nil}, {"GET", "/api/tags", "", "", 401, []string{""}}, {"GET", "/api/ps", "", "", 200, nil},
+		{"GET", "/", "", "", 200, []string{""}}, {"GET", "/", "", "", 200, []string{"Accept: text/html"}}, {"GET", "/api/version", "", "", 200, []string{""}}, {"GET", "/api/tags", "", "", 200, nil}, {"GET", "/api/tags", "", "", 401, []string{""}}, {"GET", "/api/ps", "", "", 200, nil},
 		{"POST", "/api/show", "", `{"model":"tiny"}`, 200, nil}, {"POST", "/api/show", "", `{"model":"x"}`, 404, nil},
 		{"POST", "/api/chat", "", `{"model":"tiny","stream":false,"messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":3,"seed":1},"logprobs":true,"top_logprobs":2,"think":true}`, 200, nil}, {"POST", "/api/chat", "", `{"model":"tiny","messages":[]}`, 200, nil}, {"POST", "/api/chat", "", "{}", 400, nil},
 		{"POST", "/api/chat", "", `{"model":"tiny","messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":3}}`, 200, nil}, {"POST", "/api/chat", "", "{}", 401, []string{""}},
@@ -248,7 +253,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/tokenize", "", `{"prompt":"Hi","return_token_strs":true}`, 200, nil}, {"POST", "/tokenize", "", `{"messages":[{"role":"user","content":"x"}]}`, 200, nil}, {"POST", "/tokenize", "", `{}`, 400, nil},
 		{"POST", "/detokenize", "", `{"tokens":[5,6]}`, 200, nil}, {"POST", "/detokenize", "", `{"tokens":[-1]}`, 400, nil},
 		{"GET", "/health", "", "", 200, nil}, {"GET", "/ping", "", "", 200, nil}, {"POST", "/ping", "", "", 200, nil}, {"GET", "/ready", "", "", 200, nil}, {"GET", "/version", "", "", 200, nil}, {"GET", "/metrics", "", "", 200, nil},
-		{"GET", "/load", "", "", 200, nil}, {"GET", "/usage", "", "", 200, nil}, {"GET", "/usage?project=x", "/usage", "", 400, nil}, {"GET", "/server_info", "", "", 200, nil}, {"GET", "/server_info?config_format=json", "/server_info", "", 200, nil}, {"GET", "/server_info?config_format=x", "/server_info", "", 400, nil},
+		{"GET", liveapi.Path + "?count=2&interval=0.2", liveapi.Path, "", 200, nil}, {"GET", liveapi.Path + "?count=x", liveapi.Path, "", 400, nil}, {"GET", liveapi.Path, "", "", 401, []string{""}},
+		{"GET", "/health_generate", "", "", 200, nil}, {"GET", "/load", "", "", 200, nil}, {"GET", "/loads", "", "", 200, nil}, {"GET", "/v1/loads?include=core", "/v1/loads", "", 200, nil}, {"GET", "/v1/loads?include=x", "/v1/loads", "", 400, nil}, {"GET", "/loads?model=x", "/loads", "", 404, nil},
+		{"GET", "/get_load", "", "", 200, nil}, {"GET", "/model_info", "", "", 200, nil}, {"GET", "/get_model_info", "", "", 200, nil}, {"GET", "/kv_event_sources", "", "", 200, nil}, {"GET", "/get_server_info", "", "", 200, nil}, {"POST", "/flush_cache", "", "", 200, nil}, {"POST", "/flush_cache", "", "", 401, []string{""}},
+		{"POST", "/generate", "", `{"text":"a","sampling_params":{"max_new_tokens":3},"return_logprob":true,"top_logprobs_num":1}`, 200, nil}, {"POST", "/generate", "", `{"text":"a","stream":true}`, 200, nil}, {"POST", "/generate", "", "{}", 400, nil}, {"POST", "/generate", "", `{"text":"a","model":"x"}`, 404, nil},
+		{"GET", "/usage", "", "", 200, nil}, {"GET", "/usage?project=x", "/usage", "", 400, nil}, {"GET", "/server_info", "", "", 200, nil}, {"GET", "/server_info?config_format=json", "/server_info", "", 200, nil}, {"GET", "/server_info?config_format=x", "/server_info", "", 400, nil},
 		{"POST", "/reset_prefix_cache?reset_running_requests=true", "/reset_prefix_cache", "", 200, nil}, {"POST", "/reset_prefix_cache?reset_external=x", "/reset_prefix_cache", "", 400, nil},
 		{"GET", "/tokenizer_info", "", "", 200, nil}, {"GET", "/openapi.json", "", "", 200, nil}, {"GET", "/docs", "", "", 200, []string{""}},
 
@@ -379,7 +388,7 @@ func TestOpenAPILoading(t *testing.T) {
 		if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
 			continue // switched off, or without a store
 		}
-		if strings.HasPrefix(path, responsesapi.Path+"/{") {
+		if strings.HasPrefix(path, responsesapi.Path+"/{") || path == liveapi.Path {
 			continue // they answer without a model
 		}
 		for method, op := range methods.(map[string]any) {

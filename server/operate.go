@@ -17,6 +17,7 @@ import (
 	"weir/internal/jsontext"
 	"weir/metrics"
 	"weir/server/failure"
+	"weir/server/openai"
 	"weir/server/transport"
 	"weir/server/weaveapi"
 	"weir/store"
@@ -79,13 +80,14 @@ func (s *Server) stores() map[string]func() metrics.Store {
 	return list
 }
 
-// serverInfo answers GET /server_info: what the clients of Weave ask for when they start and,
-// for developers, what scripts for vLLM look for. The keys are those of both.
+// serverInfo answers GET /server_info and GET /get_server_info: what routers ask for, what the clients of Weave
+// ask for when they start and, for developers, what scripts for vLLM look for. One object has the keys of all.
 func (s *Server) serverInfo(c *transport.Call) {
 	info := map[string]any{}
 	if s.weave != nil {
 		info = weaveapi.Info()
 	}
+	s.routers.Info(info)
 	if s.cfg.Functions.Dev && !s.settings(c, info) {
 		return
 	}
@@ -143,11 +145,7 @@ func (s *Server) resetPrefixCache(c *transport.Call) {
 		c.Fail(bad)
 		return
 	}
-	err = m.Engine.ForgetPrefixes(c.Context(), force)
-	if err == nil && s.cfg.Prefixes.Erase != nil {
-		err = s.cfg.Prefixes.Erase()
-	}
-	switch {
+	switch err = s.forgetPrefixes(c, m, force); {
 	case errors.Is(err, engine.ErrBusy):
 		s.log.Warn("prefix cache not reset: requests are running", "reset_running_requests", force)
 		c.Answer(fasthttp.StatusOK, `{"success":false}`)
@@ -157,6 +155,39 @@ func (s *Server) resetPrefixCache(c *transport.Call) {
 	default:
 		s.log.Info("prefix cache reset", "reset_running_requests", force)
 		c.Answer(fasthttp.StatusOK, `{"success":true}`)
+	}
+}
+
+// forgetPrefixes empties the prefix cache and removes what is kept of it, unless requests run; force preempts those.
+func (s *Server) forgetPrefixes(c *transport.Call, m *openai.Model, force bool) error {
+	err := m.Engine.ForgetPrefixes(c.Context(), force)
+	if err == nil && s.cfg.Prefixes.Erase != nil {
+		err = s.cfg.Prefixes.Erase()
+	}
+	return err
+}
+
+// flushCache answers POST /flush_cache, by which routers empty the prefix caches of all servers behind them: 400 while
+// requests run, as SGLang does.
+func (s *Server) flushCache(c *transport.Call) {
+	if c.Who.Rights&auth.Admin == 0 {
+		c.Fail(api.ErrPermission("The key may not reset caches."))
+		return
+	}
+	m, err := s.openai.Serving()
+	if err == nil {
+		err = s.forgetPrefixes(c, m, false)
+	}
+	switch {
+	case errors.Is(err, engine.ErrBusy):
+		c.Fail(failure.BadRequest("", "The prefix cache was not emptied, because requests are running or waiting."))
+	case err != nil:
+		c.Fail(err)
+	default:
+		s.log.Info("prefix cache reset")
+		c.SetStatusCode(fasthttp.StatusOK)
+		c.SetContentType("text/plain; charset=utf-8")
+		c.SetBodyString("Cache flushed.\n")
 	}
 }
 

@@ -72,10 +72,13 @@ func TestLoad(t *testing.T) {
 func TestDevMode(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
-	for _, c := range [][2]string{{"GET", "/server_info"}, {"POST", "/reset_prefix_cache"}, {"GET", "/tokenizer_info"}} {
+	for _, c := range [][2]string{{"POST", "/reset_prefix_cache"}, {"GET", "/tokenizer_info"}} {
 		if status, answer, _ := h.Get(c[0], c[1], ""); status != 404 || answer != `{"detail":"Not Found"}` {
 			t.Errorf("%s: %d %s", c[1], status, answer)
 		}
+	}
+	if status, answer, _ := h.Get("GET", "/server_info", ""); status != 200 || strings.Contains(answer, "vllm_config") || strings.Contains(answer, "system_env") {
+		t.Errorf("/server_info without the switch: %d %s", status, answer)
 	}
 	h = newServer(t, func(s *servertest.Setup) {
 		s.Config.Version = "1.2.3"
@@ -194,4 +197,56 @@ func TestComputing(t *testing.T) {
 	release()
 	clients.Wait()
 	servertest.WaitFor(t, "still computing", func() bool { return !computing() })
+}
+
+// TestFlushCache: routers empty the prefix cache without --dev-mode, with the right to, while nothing runs (docs/interface/routers.md, G-6).
+func TestFlushCache(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	long := map[string]any{"messages": servertest.UserSays(strings.Repeat("word ", 40))}
+	h.Complete(t, long)
+	if h.Complete(t, long).Usage.Details.Cached == 0 {
+		t.Error("nothing is cached")
+	}
+	if status, answer, _ := h.Get("POST", "/flush_cache", ""); status != 200 || answer != "Cache flushed.\n" {
+		t.Errorf("%d %s", status, answer)
+	}
+	if n := h.Complete(t, long).Usage.Details.Cached; n != 0 {
+		t.Errorf("%d cached after it", n)
+	}
+	steps, gate := make(chan struct{}), make(chan struct{})
+	h.SetHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			select {
+			case <-steps:
+			case <-gate:
+			}
+		}
+		return nil
+	})
+	var client sync.WaitGroup
+	client.Go(func() { h.Chat(map[string]any{"max_tokens": 900, "ignore_eos": true}) })
+	steps <- struct{}{}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		status, answer, _ := h.Get("POST", "/flush_cache", "")
+		servertest.Refused(t, status, answer, 400, "")
+	}()
+	tick := time.NewTicker(5 * time.Millisecond) // a step now and then, or the request is over before the question comes
+	defer tick.Stop()
+	for open := true; open; {
+		select {
+		case <-tick.C:
+			select {
+			case steps <- struct{}{}:
+			case <-answered:
+				open = false
+			}
+		case <-answered:
+			open = false
+		}
+	}
+	close(gate)
+	client.Wait()
 }

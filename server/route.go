@@ -5,8 +5,11 @@ import (
 
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/liveapi"
 	"weir/server/openai"
+	"weir/server/routerapi"
 	"weir/server/transport"
+	"weir/server/ui"
 	"weir/server/weaveapi"
 )
 
@@ -28,7 +31,7 @@ var routes = map[string]route{
 	"/v1/completions":             {methods: "POST", serve: generates((*openai.Service).Completions)},
 	"/v1/messages":                {methods: "POST", serve: func(s *Server, c *transport.Call) { s.messages.Messages(c) }},
 	"/v1/messages/count_tokens":   {methods: "POST", serve: func(s *Server, c *transport.Call) { s.messages.CountTokens(c) }},
-	"/":                           {methods: "GET", open: true, serve: func(s *Server, c *transport.Call) { s.ollama.Root(c) }},
+	"/":                           {methods: "GET", open: true, serve: (*Server).root},
 	"/api/chat":                   {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Chat(c) }},
 	"/api/generate":               {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Generate(c) }},
 	"/api/embed":                  {methods: "POST", serve: func(s *Server, c *transport.Call) { s.ollama.Embed(c) }},
@@ -52,6 +55,7 @@ var routes = map[string]route{
 	"/tokenize":                   {methods: "POST", serve: generates((*openai.Service).Tokenize)},
 	"/detokenize":                 {methods: "POST", serve: generates((*openai.Service).Detokenize)},
 	"/health":                     {methods: "GET", open: true, serve: (*Server).health},
+	"/health_generate":            {methods: "GET", open: true, serve: (*Server).health},
 	"/ping":                       {methods: "GET, POST", open: true, serve: (*Server).health},
 	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
 	metricsPath:                   {methods: "GET", open: true, serve: (*Server).scrape},
@@ -59,8 +63,18 @@ var routes = map[string]route{
 	"/openapi.json":               {methods: "GET", open: true, serve: (*Server).openAPI, when: documented},
 	"/docs":                       {methods: "GET", open: true, serve: (*Server).docs, when: documented},
 	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
+	liveapi.Path:                  {methods: "GET", serve: func(s *Server, c *transport.Call) { s.live.Live(c) }},
 	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
-	serverInfoPath:                {methods: "GET", basic: true, serve: (*Server).serverInfo},
+	"/loads":                      {methods: "GET", serve: routed((*routerapi.Handlers).Loads)},
+	"/v1/loads":                   {methods: "GET", serve: routed((*routerapi.Handlers).Loads)},
+	"/get_load":                   {methods: "GET", serve: routed((*routerapi.Handlers).GetLoad)},
+	"/model_info":                 {methods: "GET", serve: routed((*routerapi.Handlers).ModelInfo)},
+	"/get_model_info":             {methods: "GET", serve: routed((*routerapi.Handlers).ModelInfo)},
+	"/kv_event_sources":           {methods: "GET", serve: routed((*routerapi.Handlers).EventSources)},
+	"/generate":                   {methods: "POST", serve: routed((*routerapi.Handlers).Generate)},
+	"/server_info":                {methods: "GET", basic: true, serve: (*Server).serverInfo},
+	"/get_server_info":            {methods: "GET", serve: (*Server).serverInfo},
+	"/flush_cache":                {methods: "POST", private: true, serve: (*Server).flushCache},
 	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
 }
 
@@ -69,12 +83,14 @@ func generates(f func(*openai.Service, *transport.Call)) func(*Server, *transpor
 	return func(s *Server, c *transport.Call) { f(s.openai, c) }
 }
 
+// routed is a function for routers as one of the server.
+func routed(f func(*routerapi.Handlers, *transport.Call)) func(*Server, *transport.Call) {
+	return func(s *Server, c *transport.Call) { f(s.routers, c) }
+}
+
 func dev(f Functions) bool { return f.Dev }
 
 func documented(f Functions) bool { return !f.NoDocs }
-
-// serverInfoPath is there for developers, and for the clients of Weave.
-const serverInfoPath = "/server_info"
 
 // metricsPath may be followed by anything (docs/interface/chat-completions.md,
 // section 1.1).
@@ -86,10 +102,13 @@ const noRoute = "none"
 // find returns the route of a path, and what all paths of that route are called.
 func (s *Server) find(path string) (r route, name string, found bool) {
 	if r, ok := routes[path]; ok && (r.when == nil || r.when(s.cfg.Functions)) {
-		return r, path, path != serverInfoPath || s.cfg.Functions.Dev || s.weave != nil
+		return r, path, true
 	}
 	if id, ok := strings.CutPrefix(path, openai.ModelPath); ok && id != "" {
 		return route{methods: "GET", serve: generates((*openai.Service).OneModel)}, openai.ModelPath + "{id}", true
+	}
+	if strings.HasPrefix(path, ui.Prefix) && !s.cfg.Functions.NoUI {
+		return route{methods: "GET", open: true, serve: func(_ *Server, c *transport.Call) { pageFile(c) }}, ui.Prefix, true
 	}
 	if name, methods, serve := s.responses.Find(path); serve != nil {
 		return route{methods: methods, serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true

@@ -17,11 +17,13 @@ import (
 	"weir/server/batchesapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/liveapi"
 	"weir/server/messagesapi"
 	"weir/server/ollamaapi"
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/responsesapi"
+	"weir/server/routerapi"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
 	"weir/server/weaveapi"
@@ -36,8 +38,10 @@ type Server struct {
 	openai *openai.Service
 	counts *metrics.Metrics
 
+	live         *liveapi.Handlers
 	messages     *messagesapi.Handlers
 	ollama       *ollamaapi.Handlers
+	routers      *routerapi.Handlers
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
 	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
@@ -68,6 +72,9 @@ func New(cfg Config) (*Server, error) {
 	s.counts.SetMemory(s.http.Memory())
 	if cfg.Prefixes.Stats != nil {
 		s.counts.SetCopies(cfg.Prefixes.Stats)
+	}
+	if cfg.Prefixes.Transfers != nil {
+		s.counts.SetTransfers(cfg.Prefixes.Transfers)
 	}
 	if cfg.Prefixes.Events != nil {
 		s.counts.SetEvents(cfg.Prefixes.Events)
@@ -100,8 +107,10 @@ func New(cfg Config) (*Server, error) {
 			Store: b, Do: s.http.Do, Holds: s.http.Holds, InFlight: s.batchRequests, MaxFile: s.cfg.MaxFile, MaxLine: s.cfg.MaxBody, Draining: s.http.Draining, Now: s.http.Now, Log: s.log,
 		})
 	}
+	s.live = liveapi.New(liveapi.Config{HTTP: s.http, Engine: s.openai.Engine, Counts: s.counts, Version: cfg.Version})
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.ollama = ollamaapi.New(s.openai, s.http.Now)
+	s.routers = routerapi.New(routerapi.Config{Service: s.openai, Version: cfg.Version, Now: s.http.Now, Feed: cfg.Prefixes.Feed})
 	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
 	s.counts.SetStores(s.stores())
@@ -189,6 +198,9 @@ func (s *Server) Transport() *transport.Server { return s.http }
 
 // OpenAI is what answers the OpenAI interface.
 func (s *Server) OpenAI() *openai.Service { return s.openai }
+
+// Live is what answers GET /v1/live.
+func (s *Server) Live() *liveapi.Handlers { return s.live }
 
 // Trajectories is what answers below /v1/preview/models; nil without an archive.
 func (s *Server) Trajectories() *trajectoryapi.Handlers { return s.trajectories }

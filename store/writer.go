@@ -170,7 +170,7 @@ func (d *DB) opened(w *writerState, err error) {
 		if d.gate.open() {
 			d.openOnce.Do(func() { close(d.ready) }) // for reading
 		}
-		w.tryLater(min(2*w.wait, retryMost))
+		w.tryLater(min(max(2*w.wait, retryFirst), retryMost))
 		return
 	}
 	if w.logged != "" {

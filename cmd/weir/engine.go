@@ -36,7 +36,8 @@ type preparedEngine struct {
 	notes       []string            // about the weights, for the log
 	copies      *kvstore.Store      // of the prefix cache; nil: there are none
 	events      *kvevents.Publisher // of its changes; nil: they are not published
-	shorten     bool                // the context may be shorter than the model's, so that it fits the memory
+	transfers   transfers
+	shorten     bool // the context may be shorter than the model's, so that it fits the memory
 }
 
 // A backendPlan is a backend that has been chosen and not opened yet.
@@ -66,7 +67,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 			notes, found = append(notes, "the CPU computes: "+err.Error()), nil
 		}
 	}
-	if err := cmp.Or(o.offload.check(o, found != nil), o.events.check(o)); err != nil {
+	if err := cmp.Or(o.offload.check(o, found != nil), o.events.check(o), o.transfer.check(o)); err != nil {
 		return nil, usageError{err}
 	}
 	o = o.suiting(s)
@@ -96,21 +97,23 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if e.copies, err = o.offload.open(e.identity(opt.BlockTokens)); err != nil {
 		return nil, err
 	}
-	if e.copies != nil { // a nil store in an interface is not nil
-		cfg.Offload = e.copies
+	if e.copies != nil {
 		e.hostBytes += o.offload.held()
 	}
-	if e.events, err = o.events.open(e.spec, &o.offload); err != nil {
+	if err := e.openTransfers(&o.transfer, opt.BlockTokens); err != nil {
 		return nil, errors.Join(err, e.closeCopies())
+	}
+	e.hostBytes += o.transfer.held()
+	cfg.Offload, cfg.SaveShare = e.offload(), o.transfer.saveShare()
+	if e.events, err = o.events.open(e.spec, &o.offload); err != nil {
+		return nil, errors.Join(err, e.closeTransfers(), e.closeCopies())
 	}
 	if e.events != nil {
 		e.notes = append(e.notes, o.events.note(e.events))
 		cfg.Changes, cfg.MostChanges = e.events.Take, o.events.config.MaxQueueSize
 	}
 	e.engine = engine.New(cfg, plan.open)
-	if e.copies != nil {
-		e.copies.Notify(e.engine.Wake)
-	}
+	e.notify()
 	runtime.GOMAXPROCS(plan.processors)
 	return e, nil
 }

@@ -10,6 +10,7 @@ import (
 	"weir/metrics"
 	"weir/server"
 	"weir/server/openai"
+	"weir/server/routerapi"
 )
 
 // eventOptions say where changes of the prefix cache are published.
@@ -88,7 +89,7 @@ func (o *eventOptions) note(p *kvevents.Publisher) string {
 }
 
 // tellEvents tells the publisher and the HTTP server of each other.
-func (e *preparedEngine) tellEvents(s *server.Prefixes) {
+func (e *preparedEngine) tellEvents(s *server.Prefixes, o *eventOptions) {
 	p := e.events
 	if p == nil {
 		return
@@ -97,6 +98,9 @@ func (e *preparedEngine) tellEvents(s *server.Prefixes) {
 	s.Events = func() metrics.Events {
 		st := p.Stats()
 		return metrics.Events{Batches: st.Batches, Lost: st.Lost, Subscribers: st.Subscribers}
+	}
+	if events, replay := p.Endpoints(); events != "" {
+		s.Feed = &routerapi.Feed{Endpoint: events, Replay: replay, Topic: o.config.Topic, HWM: o.config.HWM, BufferSteps: o.config.BufferSteps}
 	}
 }
 

@@ -64,7 +64,7 @@ func TestVLLMFlags(t *testing.T) {
 		"--middleware m":              "there is no Python",
 		"--enable-lora":               "there are no adapters",
 		"--num-gpu-blocks-override 9": "--kv-cache-memory says",
-		"--kv-transfer-config {}":     "--kv-transfer-config {}: this server cannot do that: KV blocks are not sent",
+		"--kv-transfer-config {}":     "--kv-transfer-config {}: this server cannot do that: --role, --kv-transfer-listen",
 		"--enable-sleep-mode":         "--enable-sleep-mode: this server cannot do that",
 		"--watermark 0.5":             "--watermark 0.5: this server cannot do that",
 	} {
@@ -120,16 +120,16 @@ func TestVLLMValues(t *testing.T) {
 
 // TestVLLMSettings: what vLLM derives from other flags and from the environment.
 func TestVLLMSettings(t *testing.T) {
-	env := func(name string) string { return map[string]string{"VLLM_API_KEY": "secret"}[name] }
+	env := func(name string) string { return map[string]string{"VLLM_API_KEY": "sesame"}[name] }
 	for _, c := range []struct {
 		args string
 		seqs int
 		keys string
 	}{
-		{"", 256, "secret"},
+		{"", 256, "sesame"},
 		{"--max-num-batched-tokens 100 --api-key mine", 100, "mine"},
 		{"--max-num-batched-tokens 100 --max-num-seqs 256 --credentials file", 256, ""}, // refused later
-		{"--max-num-batched-tokens 1000", 256, "secret"},
+		{"--max-num-batched-tokens 1000", 256, "sesame"},
 	} {
 		o := &serveOptions{}
 		f, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, env) }, env, strings.Fields(c.args)...)
@@ -142,7 +142,7 @@ func TestVLLMSettings(t *testing.T) {
 		if keys := strings.Join(o.access.keys, " "); o.engine.maxSeqs != c.seqs || keys != c.keys {
 			t.Errorf("%s: %d sequences, keys %s", c.args, o.engine.maxSeqs, keys)
 		}
-		if text := fmt.Sprint(o.settings); strings.Contains(text, "secret") {
+		if text := fmt.Sprint(o.settings); strings.Contains(text, "sesame") {
 			t.Errorf("a secret is among the settings: %s", text)
 		}
 	}

@@ -107,7 +107,7 @@ func programFile() string {
 }
 
 // prefixes are what the HTTP server has to know of copies and events.
-func (e *preparedEngine) prefixes(o *offloadOptions) (p server.Prefixes, err error) {
+func (e *preparedEngine) prefixes(o *offloadOptions, to *eventOptions) (p server.Prefixes, err error) {
 	if e.events != nil || e.copies != nil && o.dir != "" {
 		p.SaltKey = new([32]byte)
 		_, _ = rand.Read(p.SaltKey[:]) // never fails (crypto/rand)
@@ -120,12 +120,14 @@ func (e *preparedEngine) prefixes(o *offloadOptions) (p server.Prefixes, err err
 				Damaged: st.Damaged, Evicted: st.Evicted, FromMemory: st.FromMemory, Reading: st.ReadSeconds, Writing: st.WriteSeconds}
 		}
 	}
-	if e.copies != nil && o.dir != "" {
+	if e.transfers.node != nil {
+		p.SaltKey, p.Transfers = e.transfers.salt, e.transferred
+	} else if e.copies != nil && o.dir != "" {
 		if *p.SaltKey, err = kvstore.Secret(o.dir); err != nil {
 			return p, fmt.Errorf("--kv-offload-dir: %w", err)
 		}
 	}
-	e.tellEvents(&p)
+	e.tellEvents(&p, to)
 	return p, nil
 }
 

@@ -113,6 +113,7 @@ type engineOptions struct {
 	policy     string
 	offload    offloadOptions
 	events     eventOptions
+	transfer   transferOptions
 	caching    bool
 	hashAlgo   string
 	tiles      tileOptions

@@ -78,12 +78,14 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 	defer func() { err = errors.Join(err, src.network.Close()) }()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	o.engine.tiles.log, o.engine.offload.log = log, log
+	o.engine.tiles.log, o.engine.offload.log, o.engine.transfer.log = log, log, log
 	s := &service{source: src, options: o, log: log, cancel: cancel}
 	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.progress); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.engine.closeEvents(), s.engine.closeCopies()) }()
+	defer func() {
+		err = errors.Join(err, s.engine.closeEvents(), s.engine.closeTransfers(), s.engine.closeCopies())
+	}()
 	for _, line := range s.engine.notes {
 		log.Info(line)
 	}
@@ -119,7 +121,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 
 	cfg := o.serverConfig(log)
 	cfg.Memory = memory.requests
-	if cfg.Prefixes, err = s.engine.prefixes(&o.engine.offload); err != nil {
+	if cfg.Prefixes, err = s.engine.prefixes(&o.engine.offload, &o.engine.events); err != nil {
 		return err
 	}
 	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device
@@ -363,7 +365,7 @@ func (e *preparedEngine) served(s *source, priority bool) *openai.Model {
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: e.fingerprint,
 		Engine: e.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.tokenizerInfo,
 		About:     s.about(),
-		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults, Pooling: s.pooling, Scoring: s.scoring,
+		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults, Pooling: s.pooling, Scoring: s.scoring, Transfer: e.transfers.Transfer,
 	}
 }
 

@@ -194,6 +194,10 @@ var rules = map[string]rule{
 		may:    []string{"internal/jsontext", "kvcache"},
 		mayNot: []string{"net/http", "github.com", "encoding/json"},
 	},
+	"kvtransfer": {
+		may:    []string{"kvcache"},
+		mayNot: []string{"net/http", "encoding/json", "github.com/valyala"},
+	},
 	"kvstore": {
 		may:    []string{"internal/retry", "kvcache"},
 		tests:  []string{"internal/testkit"},
@@ -245,7 +249,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/liveapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/routerapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer", "tracing/tracetest"},
 		mayNot: []string{"net/http"},
 	},
@@ -271,6 +275,11 @@ var rules = map[string]rule{
 		may:    []string{"api", "internal/jsontext", "server/failure"},
 		mayNot: []string{"net/http"},
 	},
+	"server/liveapi": {
+		may:    []string{"api", "auth", "engine", "internal/jsontext", "metrics", "server/failure", "server/transport"},
+		tests:  []string{"backend/sim", "server/servertest"},
+		mayNot: []string{"net/http"},
+	},
 	"server/messagesapi": {
 		may:    []string{"api", "chat", "internal/jsontext", "internal/memory", "server/failure", "server/jsonfields", "server/openai", "server/transport"},
 		tests:  []string{"server/servertest"},
@@ -282,7 +291,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "pooling", "ratelimit", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "chat/toolcall", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "kvcache", "kvtransfer", "metrics", "pooling", "ratelimit", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -296,8 +305,13 @@ var rules = map[string]rule{
 		tests:  []string{"auth", "backend/sim", "chat", "feedback", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
+	"server/routerapi": {
+		may:    []string{"api", "engine", "internal/jsontext", "server/failure", "server/jsonfields", "server/openai", "server/transport", "tokenizer"},
+		tests:  []string{"server/servertest"},
+		mayNot: []string{"net/http"},
+	},
 	"server/sdktest": {
-		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/openai", "server/servertest", "tokenizer"},
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "pooling", "server", "server/batchesapi", "server/openai", "server/servertest", "tokenizer"},
 	},
 	"server/servertest": {
 		may: []string{"auth", "backend", "backend/sim", "calls", "chat", "engine", "feedback", "internal/jsontext", "models", "objects", "queues", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},

@@ -33,18 +33,11 @@ const (
 
 // createBatch answers POST /v1/batches.
 func (h *Handlers) createBatch(c *transport.Call) {
-	if !api.IsJSON(string(c.Request.Header.ContentType())) {
-		c.Fail(api.ErrContentType())
+	v, ok := h.readObject(c)
+	if !ok {
 		return
 	}
-	if c.Request.Header.ContentLength() > maxRequest {
-		c.Fail(failure.BadRequest("", "The request for a batch has more than %d bytes.", maxRequest))
-		return
-	}
-	if !c.ReadJSON(maxRequest, h.cfg.Draining()) {
-		return
-	}
-	b, bad := decodeBatch(c.Body())
+	b, bad := decodeBatch(v)
 	if bad != nil {
 		c.Fail(bad)
 		return
@@ -110,22 +103,46 @@ func dropOldest(tx *store.Tx, o owner, rows []*batchRow) *api.Error {
 	return nil
 }
 
-// decodeBatch reads a request for a batch.
-func decodeBatch(body []byte) (*batchRow, *api.Error) {
-	if bad := jsontext.Check(body, maxDepth); bad != nil {
-		return nil, failure.BadRequest("", "The request body is not JSON: %s.", bad.Error())
+// readObject reads a body that is an object, or refuses it.
+func (h *Handlers) readObject(c *transport.Call) (v jsontext.Value, ok bool) {
+	switch {
+	case !api.IsJSON(string(c.Request.Header.ContentType())):
+		c.Fail(api.ErrContentType())
+		return nil, false
+	case c.Request.Header.ContentLength() > maxRequest:
+		c.Fail(failure.BadRequest("", "The request has more than %d bytes.", maxRequest))
+		return nil, false
+	case !c.ReadJSON(maxRequest, h.cfg.Draining()):
+		return nil, false
 	}
-	v := jsontext.Trim(body)
-	if v.Kind() != jsontext.Object {
-		return nil, failure.BadRequest("", "The request body must be a JSON object.")
+	if bad := jsontext.Check(c.Body(), maxDepth); bad != nil {
+		c.Fail(failure.BadRequest("", "The request body is not JSON: %s.", bad.Error()))
+		return nil, false
 	}
-	b := &batchRow{Metadata: jsontext.RawMessage("null")}
-	for name, to := range map[string]*string{"input_file_id": &b.Input, "endpoint": &b.Endpoint, "completion_window": &b.Window} {
+	if v = jsontext.Trim(c.Body()); v.Kind() != jsontext.Object {
+		c.Fail(failure.BadRequest("", "The request body must be a JSON object."))
+		return nil, false
+	}
+	return v, true
+}
+
+// readTexts reads members that must be texts.
+func readTexts(v jsontext.Value, members map[string]*string) *api.Error {
+	for name, to := range members {
 		m := v.Member(name)
 		if !m.Given() || m.Kind() != jsontext.String {
-			return nil, failure.BadRequest(name, "%s must be a text.", name)
+			return failure.BadRequest(name, "%s must be a text.", name)
 		}
 		*to = m.Text()
+	}
+	return nil
+}
+
+// decodeBatch reads a request for a batch.
+func decodeBatch(v jsontext.Value) (*batchRow, *api.Error) {
+	b := &batchRow{Metadata: jsontext.RawMessage("null")}
+	if bad := readTexts(v, map[string]*string{"input_file_id": &b.Input, "endpoint": &b.Endpoint, "completion_window": &b.Window}); bad != nil {
+		return nil, bad
 	}
 	if !slices.Contains(batch.URLs, b.Endpoint) {
 		return nil, failure.BadRequest("endpoint", "endpoint must be one of %v, got %s.", batch.URLs, clip(b.Endpoint))

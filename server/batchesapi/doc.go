@@ -1,8 +1,8 @@
-// Package batchesapi is OpenAI's interface for batches: /v1/files and /v1/batches. A batch is a
-// file of requests that nobody waits for. docs/interface/batches.md has the rules, and package
+// Package batchesapi is OpenAI's interface for batches: /v1/files, /v1/uploads and /v1/batches. A batch is a
+// file of requests that nobody waits for, an upload a file that is sent in parts. docs/interface/batches.md has the rules, and package
 // batch the form of the files.
 //
-//	files, batches ─▶ Handlers ─▶ Store                     files.go, batches.go, store.go, record.go
+//	files, batches ─▶ Handlers ─▶ Store                     files.go, uploads.go, batches.go, store.go, record.go
 //	                     └─▶ runner ─▶ transport.Server.Do  runner.go, finish.go
 //	                            └─▶ Store: a result for each line, then the files of results
 //
@@ -15,6 +15,9 @@
 // them, in the order of the lines. Their ids were chosen when the batch was made, and they are
 // visible from the update on that completes the batch; so finishing that was interrupted is done
 // once more, with the same bytes.
+//
+// The parts of an upload become a file without being copied: the file has a list of them.
+// What a crash leaves of a file or a part that was being received has no row, and is deleted at the next start.
 //
 // # What was considered
 //

@@ -10,7 +10,6 @@ import (
 	"mime/multipart"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"weir/api"
@@ -38,12 +37,16 @@ const (
 // storeTime bounds how long what was refused may take to be deleted.
 const storeTime = 30 * time.Second
 
-// upload is a form with a file that is being read.
-type upload struct {
+// incoming is a form with the content of a file, or of a part of one, that is being read.
+type incoming struct {
 	h       *Handlers
 	owner   owner
-	row     *fileRow
-	room    int64             // bytes of files that the owner may have besides, as far as is known; below 0: any number
+	member  string // of the form, that has the content
+	at      []byte // where the content is written
+	most    int64  // bytes that it may have, as far as is known; below 0: any number
+	name    string // that the form gives the content
+	bytes   int64
+	chunks  int
 	texts   map[string]string // of the other members
 	given   bool
 	written bool // there may be chunks of it
@@ -51,37 +54,37 @@ type upload struct {
 
 // readForm reads the form that a file is sent in. The bytes of the file go to the store as they come, so
 // what is wrong with members that follow it is found out when it is there, and the chunks are deleted.
-func (u *upload) readForm(ctx context.Context, contentType string, body *transport.BodyStream) error {
+func (in *incoming) readForm(ctx context.Context, contentType string, body *transport.BodyStream) error {
 	_, params, err := mime.ParseMediaType(contentType)
 	if err != nil || params["boundary"] == "" {
 		return failure.BadRequest("", "The type of content must be multipart/form-data with a boundary.")
 	}
-	in := bufio.NewReaderSize(body, formBuffer)
-	for r := multipart.NewReader(in, params["boundary"]); ; {
+	buffered := bufio.NewReaderSize(body, formBuffer)
+	for r := multipart.NewReader(buffered, params["boundary"]); ; {
 		p, err := r.NextRawPart()
 		if errors.Is(err, io.EOF) {
-			_, err = io.Copy(io.Discard, in) // what follows the form
+			_, err = io.Copy(io.Discard, buffered) // what follows the form
 			return cmp.Or(body.Err(), err)
 		}
 		var text []byte
 		switch {
 		case err != nil:
-		case len(u.texts) >= maxMembers:
+		case len(in.texts) >= maxMembers:
 			return failure.BadRequest("", "The form has more than %d members.", maxMembers)
-		case p.FormName() == "file" && u.given:
-			return failure.BadRequest("file", "The form has two files.")
-		case p.FormName() == "file":
-			u.row.Name, u.given = p.FileName(), true
-			if len(u.row.Name) > maxName {
-				return failure.BadRequest("file", "The name of the file has more than %d bytes.", maxName)
+		case p.FormName() == in.member && in.given:
+			return failure.BadRequest(in.member, "The form has %s twice.", in.member)
+		case p.FormName() == in.member:
+			in.name, in.given = p.FileName(), true
+			if len(in.name) > maxName {
+				return failure.BadRequest(in.member, "The name of the file has more than %d bytes.", maxName)
 			}
 			var bad *api.Error
-			if bad, err = u.keepContent(ctx, p); bad != nil {
+			if bad, err = in.keepContent(ctx, p); bad != nil {
 				return bad
 			}
 		default:
 			if text, err = io.ReadAll(io.LimitReader(p, maxFormText+1)); err == nil {
-				u.texts[p.FormName()] = string(text)
+				in.texts[p.FormName()] = string(text)
 			}
 		}
 		if body.Err() != nil {
@@ -102,8 +105,8 @@ type storeError struct{ err error }
 
 func (e *storeError) Error() string { return e.err.Error() }
 
-// keepContent writes the bytes of the file as they come.
-func (u *upload) keepContent(ctx context.Context, content io.Reader) (bad *api.Error, err error) {
+// keepContent writes the bytes of the content as they come.
+func (in *incoming) keepContent(ctx context.Context, content io.Reader) (bad *api.Error, err error) {
 	piece := make([]byte, chunkBytes)
 	for err == nil {
 		var n int
@@ -111,14 +114,14 @@ func (u *upload) keepContent(ctx context.Context, content io.Reader) (bad *api.E
 		if n == 0 || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
-		if u.row.Bytes += int64(n); u.room >= 0 && u.row.Bytes > u.room {
-			return errFull(u.row.Bytes, u.room), nil
+		if in.bytes += int64(n); in.most >= 0 && in.bytes > in.most {
+			return in.full(in.most), nil
 		}
-		u.written = true
-		if _, failed := u.h.cfg.Store.putChunks(ctx, u.owner, u.row.ID, u.row.Chunks, piece[:n]); failed != nil {
+		in.written = true
+		if _, failed := in.h.cfg.Store.putChunks(ctx, in.at, in.chunks, piece[:n]); failed != nil {
 			return nil, &storeError{failed}
 		}
-		u.row.Chunks++
+		in.chunks++
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, partEnded(content)
@@ -135,147 +138,154 @@ func partEnded(part io.Reader) error {
 	return nil
 }
 
-// errFull refuses a file for which there is no room.
-func errFull(bytes, room int64) *api.Error {
-	return failure.BadRequest("file", "The file has %d bytes or more, and there is room for %d; delete some files.", bytes, room)
+// full refuses content for which there is no room.
+func (in *incoming) full(room int64) *api.Error {
+	return failure.BadRequest(in.member, "%s has %d bytes or more, and there is room for %d.", in.member, in.bytes, room)
 }
 
-// check checks the other members, and takes from them what the row has.
-func (u *upload) check() *api.Error {
-	u.row.Purpose, u.row.Name = u.texts["purpose"], cmp.Or(u.row.Name, "file")
-	switch {
-	case !u.given:
-		return failure.BadRequest("file", "file is missing: send a form with the members file and purpose.")
-	case u.row.Purpose != purposeBatch:
-		return failure.BadRequest("purpose", "purpose must be batch, got %s.", clip(u.row.Purpose))
-	}
-	anchor, seconds := u.texts["expires_after[anchor]"], u.texts["expires_after[seconds]"]
-	if anchor == "" && seconds == "" {
-		return nil
-	}
-	n, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil || n < leastSeconds || n > maxSeconds || anchor != "created_at" {
-		return failure.BadRequest("expires_after", "expires_after must have the anchor created_at and seconds from %d to %d.", leastSeconds, maxSeconds)
-	}
-	u.row.Expires = u.row.Created + n
-	return nil
-}
-
-// createFile answers POST /v1/files.
-func (h *Handlers) createFile(c *transport.Call) {
-	o := ownerOf(c)
-	if !h.uploads.take(o) {
-		c.Fail(failure.ErrUploads)
-		return
-	}
-	defer h.uploads.give(o)
-	body := c.FormStream(h.cfg.MaxFile, h.cfg.Draining(), uploadBytes)
-	if body == nil {
-		return
-	}
-	row := &fileRow{ID: "file-" + h.cfg.NewID(), Created: h.now(), User: c.Who.User}
-	u := &upload{h: h, owner: o, row: row, texts: map[string]string{}}
-	if err := u.keep(c, body); err != nil {
-		u.drop()
-		if errors.Is(err, failure.ErrTooLarge) { // whose text names the limit of other bodies
-			err = api.ErrTooLarge(int(h.cfg.MaxFile))
-		}
+// receive answers a request with a form that has the content of a file or of a part. before says where it is
+// written and how much it may have, done makes what it is of it and returns the answer.
+func (h *Handlers) receive(c *transport.Call, in *incoming, most int64, before func() error, done func(ctx context.Context) ([]byte, error)) {
+	in.h, in.owner, in.texts = h, ownerOf(c), map[string]string{}
+	give, err := h.uploads.Take(in.owner)
+	if err != nil {
 		c.Fail(err)
 		return
 	}
-	c.Reply(row.append(nil))
-}
-
-// keep reads and writes a file, if its owner may have one more.
-func (u *upload) keep(c *transport.Call, body *transport.BodyStream) error {
-	s := u.h.cfg.Store
-	err := s.db.View(func(r *store.Reader) (err error) {
-		u.room, err = s.room(r, u.owner)
-		return err
-	})
-	if err != nil {
-		return err
+	defer give()
+	body := c.FormStream(most, h.cfg.Draining(), uploadBytes)
+	if body == nil {
+		return
 	}
-	if !s.swept.Load() {
-		s.fresh.Store(u.row.ID, true)
-	}
-	if err := u.readForm(c.Context(), string(c.Request.Header.ContentType()), body); err != nil {
-		return err
-	}
-	if bad := u.check(); bad != nil {
-		return bad
-	}
-	return s.db.Update(c.Context(), func(tx *store.Tx) error {
-		room, err := s.room(&tx.Reader, u.owner) // there may be others by now
-		if err == nil && room >= 0 && u.row.Bytes > room {
-			err = errFull(u.row.Bytes, room)
+	var answer []byte
+	if err = before(); err == nil {
+		if err = in.readForm(c.Context(), string(c.Request.Header.ContentType()), body); err == nil {
+			answer, err = done(c.Context())
 		}
-		if err != nil {
-			return err
-		}
-		return set(tx, u.owner.key(tagFile, u.row.ID), u.row)
-	})
+	}
+	if err == nil {
+		c.Reply(answer)
+		return
+	}
+	if !errors.Is(err, store.ErrFailed) { // after which the row may be there
+		in.drop()
+	}
+	if errors.Is(err, failure.ErrTooLarge) { // whose text names the limit of other bodies
+		err = api.ErrTooLarge(int(most))
+	}
+	c.Fail(err)
 }
 
-// room returns how many bytes of files an owner may have besides; below 0: any number.
-func (s *Store) room(r *store.Reader, o owner) (int64, error) {
-	rows, err := all[fileRow](r, o.key(tagFile, ""))
-	switch {
-	case err != nil:
-		return 0, err
-	case len(rows) >= maxFiles:
-		return 0, failure.BadRequest("file", "There are %d files already; delete some.", len(rows))
-	case s.limit <= 0:
-		return -1, nil
-	}
-	room := s.limit
-	for _, f := range rows {
-		room -= f.Bytes
-	}
-	return max(0, room), nil
-}
-
-// drop deletes what has been written of a file that is none. What cannot be deleted is swept at the next start.
-func (u *upload) drop() {
-	if !u.written {
+// drop deletes what has been written of content that is not kept. What cannot be deleted is swept at the next start.
+func (in *incoming) drop() {
+	if !in.written {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 	defer cancel()
-	u.row.Chunks++ // one may have been written without an answer
-	if err := u.h.cfg.Store.deleteFile(ctx, u.owner, u.row); err != nil {
-		u.h.cfg.Log.Warn("a part of a file that was refused is left until the next start", "id", u.row.ID, "error", err)
+	if err := in.h.cfg.Store.clear(ctx, in.at, everyKey); err != nil {
+		in.h.cfg.Log.Warn("a part of a file that was refused is left until the next start", "error", err)
 	}
 }
 
-// uploads are the files that are being read, by their owners. One owner has at most half of the places.
-type uploads struct {
-	mu  sync.Mutex
-	all int
-	of  map[owner]int
+// createFile answers POST /v1/files.
+func (h *Handlers) createFile(c *transport.Call) {
+	s, o := h.cfg.Store, ownerOf(c)
+	row := &fileRow{ID: "file-" + h.cfg.NewID(), Created: h.now(), User: c.Who.User}
+	in := &incoming{member: "file", at: o.content(row.ID)}
+	h.receive(c, in, h.cfg.MaxFile, func() error {
+		s.begins(row.ID)
+		return s.db.View(func(r *store.Reader) (err error) {
+			in.most, err = s.roomForOne(r, o, row.Created, "file")
+			return err
+		})
+	}, func(ctx context.Context) ([]byte, error) {
+		row.Name, row.Bytes, row.Chunks = cmp.Or(in.name, "file"), in.bytes, in.chunks
+		if bad := row.take(in); bad != nil {
+			return nil, bad
+		}
+		err := s.db.Update(ctx, func(tx *store.Tx) error {
+			room, err := s.roomForOne(&tx.Reader, o, row.Created, "file") // there may be others by now
+			if err == nil && room >= 0 && row.Bytes > room {
+				err = in.full(room)
+			}
+			if err != nil {
+				return err
+			}
+			return set(tx, o.key(tagFile, row.ID), row)
+		})
+		return row.append(nil), err
+	})
 }
 
-func (u *uploads) take(o owner) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.all >= maxUploads || u.of[o] >= maxUploads/2 {
-		return false
+// take checks the other members of a form, and takes from them what a file has.
+func (f *fileRow) take(in *incoming) (bad *api.Error) {
+	if !in.given {
+		return failure.BadRequest("file", "file is missing: send a form with the members file and purpose.")
 	}
-	if u.of == nil {
-		u.of = map[owner]int{}
+	if f.Purpose, bad = checkPurpose(in.texts["purpose"]); bad != nil {
+		return bad
 	}
-	u.all++
-	u.of[o]++
-	return true
+	anchor, seconds := in.texts["expires_after[anchor]"], in.texts["expires_after[seconds]"]
+	if anchor == "" && seconds == "" {
+		return nil
+	}
+	n, bad := checkExpiry(anchor, seconds)
+	f.Expires = f.Created + n
+	return bad
 }
 
-func (u *uploads) give(o owner) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.all--
-	if u.of[o]--; u.of[o] == 0 {
-		delete(u.of, o)
+func checkPurpose(purpose string) (string, *api.Error) {
+	if purpose != purposeBatch {
+		return "", failure.BadRequest("purpose", "purpose must be batch, got %s.", clip(purpose))
 	}
+	return purpose, nil
+}
+
+// checkExpiry reads after how many seconds a file expires.
+func checkExpiry(anchor, seconds string) (int64, *api.Error) {
+	n, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil || n < leastSeconds || n > maxSeconds || anchor != "created_at" {
+		return 0, failure.BadRequest("expires_after", "expires_after must have the anchor created_at and seconds from %d to %d.", leastSeconds, maxSeconds)
+	}
+	return n, nil
+}
+
+// roomForOne returns how many bytes one more file of an owner may have; below 0: any number. It fails if there
+// are too many files. param is what the error is about.
+func (s *Store) roomForOne(r *store.Reader, o owner, now int64, param string) (int64, error) {
+	room, n, err := s.room(r, o, now)
+	if err == nil && n >= maxFiles {
+		err = failure.BadRequest(param, "There are %d files already; delete some.", n)
+	}
+	return room, err
+}
+
+// room returns how many bytes of files an owner may have besides, below 0: any number, and how many files there
+// are. Uploads are files with the bytes that they are to have, or have already.
+func (s *Store) room(r *store.Reader, o owner, now int64) (room int64, n int, err error) {
+	files, err := all[fileRow](r, o.key(tagFile, ""))
+	if err != nil {
+		return 0, 0, err
+	}
+	uploads, err := all[uploadRow](r, o.key(tagUpload, ""))
+	if err != nil {
+		return 0, 0, err
+	}
+	n, room = len(files), s.limit
+	for _, f := range files {
+		room -= f.Bytes
+	}
+	for _, u := range uploads {
+		if u.open(now) {
+			n++
+			room -= max(u.Bytes, u.stored())
+		}
+	}
+	if s.limit <= 0 {
+		return -1, n, nil
+	}
+	return max(0, room), n, nil
 }
 
 // findFile returns a file that has not expired, or answers that there is none.
@@ -353,26 +363,29 @@ func (h *Handlers) content(c *transport.Call, id string) {
 	if row == nil {
 		return
 	}
-	c.StreamSized("application/octet-stream", &contentReader{store: h.cfg.Store, owner: ownerOf(c), file: row, call: c}, int(row.Bytes))
+	c.StreamSized("application/octet-stream", &contentReader{store: h.cfg.Store, spans: ownerOf(c).spans(row), call: c}, int(row.Bytes))
 	c.Settle()
 }
 
 // contentReader reads a file piece by piece.
 type contentReader struct {
 	store *Store
-	owner owner
-	file  *fileRow
-	next  int
+	spans []span // that are still to be read
+	next  int    // chunk of the first of them
 	piece []byte
 	call  *transport.Call
 }
 
 func (r *contentReader) Read(p []byte) (n int, err error) {
 	for len(r.piece) == 0 {
-		if r.next == r.file.Chunks {
+		if len(r.spans) == 0 {
 			return 0, io.EOF
 		}
-		if r.piece, err = r.store.readChunk(r.owner, r.file.ID, r.next); err != nil {
+		if r.next == r.spans[0].chunks {
+			r.spans, r.next = r.spans[1:], 0
+			continue
+		}
+		if r.piece, err = r.store.readChunk(r.spans[0].at, r.next); err != nil {
 			return 0, err
 		}
 		r.next++

@@ -54,7 +54,7 @@ func (r *runner) finish(ctx context.Context, one *run, row *batchRow) error {
 	if err != nil {
 		return err
 	}
-	return s.clear(ctx, store.AppendString([]byte{tagResult}, row.ID), func(*store.Reader, []byte) (bool, error) { return true, nil })
+	return s.clear(ctx, store.AppendString([]byte{tagResult}, row.ID), everyKey)
 }
 
 // gather reads the results in the order of their lines. In a batch that has expired, lines without
@@ -137,7 +137,7 @@ func (r *runner) missing(ctx context.Context, one *run, row *batchRow, bad *resu
 func (r *runner) flush(ctx context.Context, o owner, f *resultFile, least int) error {
 	for len(f.buffer) >= max(1, least) {
 		n := min(len(f.buffer), chunkBytes)
-		next, err := r.cfg.Store.putChunks(ctx, o, f.row.ID, f.row.Chunks, f.buffer[:n])
+		next, err := r.cfg.Store.putChunks(ctx, o.content(f.row.ID), f.row.Chunks, f.buffer[:n])
 		if err != nil {
 			return err
 		}

@@ -14,9 +14,10 @@ import (
 	"weir/server/transport"
 )
 
-// Paths of files and of batches.
+// Paths of files, of uploads and of batches.
 const (
 	FilesPath   = "/v1/files"
+	UploadsPath = "/v1/uploads"
 	BatchesPath = "/v1/batches"
 )
 
@@ -34,11 +35,11 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Handlers answer what is below FilesPath and BatchesPath, and compute batches from Begin to Close.
+// Handlers answer what is below FilesPath, UploadsPath and BatchesPath, and compute batches from Begin to Close.
 type Handlers struct {
 	cfg     Config
 	runner  *runner
-	uploads uploads
+	uploads *transport.FairPlaces[owner] // files and parts that are being read
 }
 
 // New returns handlers.
@@ -46,7 +47,7 @@ func New(cfg Config) *Handlers {
 	if cfg.NewID == nil {
 		cfg.NewID = func() string { return transport.RandomHex(16) }
 	}
-	return &Handlers{cfg: cfg, runner: newRunner(&cfg)}
+	return &Handlers{cfg: cfg, runner: newRunner(&cfg), uploads: transport.NewFairPlaces[owner](maxUploads, cfg.Now, failure.ErrUploads)}
 }
 
 // Begin goes on with the batches that have not ended, when there is a model.
@@ -60,8 +61,11 @@ const maxIDLength = 128
 
 // MaxBody bounds the body of the requests of a path, in bytes; 0: as that of all others.
 func (h *Handlers) MaxBody(path string) int64 {
-	if path == FilesPath {
+	switch {
+	case path == FilesPath:
 		return h.cfg.MaxFile
+	case strings.HasPrefix(path, UploadsPath+"/") && strings.HasSuffix(path, "/parts"):
+		return maxPartForm
 	}
 	return 0
 }
@@ -71,17 +75,23 @@ func (h *Handlers) Find(path string) (name, methods string, serve func(*transpor
 	switch path {
 	case FilesPath:
 		return path, "GET, POST", byMethod(h.listFiles, h.createFile)
+	case UploadsPath:
+		return path, "POST", h.createUpload
 	case BatchesPath:
 		return path, "GET, POST", byMethod(h.listBatches, h.createBatch)
 	}
-	base := FilesPath
-	rest, ok := strings.CutPrefix(path, FilesPath+"/")
-	if !ok {
-		base = BatchesPath
-		rest, ok = strings.CutPrefix(path, BatchesPath+"/")
+	for _, base := range []string{FilesPath, UploadsPath, BatchesPath} {
+		if rest, ok := strings.CutPrefix(path, base+"/"); ok {
+			return h.findOne(base, rest)
+		}
 	}
+	return "", "", nil
+}
+
+// findOne returns the function of what follows the path of a kind: an id, and what is done with it.
+func (h *Handlers) findOne(base, rest string) (name, methods string, serve func(*transport.Call)) {
 	id, what, more := strings.Cut(rest, "/")
-	if !ok || id == "" || len(id) > maxIDLength || more && what == "" {
+	if id == "" || len(id) > maxIDLength || more && what == "" {
 		return "", "", nil
 	}
 	one := func(f func(c *transport.Call, id string)) func(*transport.Call) {
@@ -98,6 +108,12 @@ func (h *Handlers) Find(path string) (name, methods string, serve func(*transpor
 		}
 	case base == FilesPath && what == "content":
 		return FilesPath + "/{id}/content", "GET", one(h.content)
+	case base == UploadsPath && what == "parts":
+		return UploadsPath + "/{id}/parts", "POST", one(h.addPart)
+	case base == UploadsPath && what == "complete":
+		return UploadsPath + "/{id}/complete", "POST", one(h.completeUpload)
+	case base == UploadsPath && what == "cancel":
+		return UploadsPath + "/{id}/cancel", "POST", one(h.cancelUpload)
 	case base == BatchesPath && what == "":
 		return BatchesPath + "/{id}", "GET", one(h.getBatch)
 	case base == BatchesPath && what == "cancel":

@@ -1,6 +1,7 @@
 package batchesapi
 
 import (
+	"slices"
 	"strconv"
 
 	"weir/auth"
@@ -21,6 +22,10 @@ type fileRow struct {
 	Chunks            int
 	Created, Expires  int64  // Unix seconds; Expires 0: never
 	User              string // whose key sent it
+
+	// Of a file that was sent in parts: the id of the upload, and the parts in their order.
+	Upload string
+	Parts  []partRow
 }
 
 // append appends the file object.
@@ -40,6 +45,57 @@ func appendTime(dst []byte, seconds int64) []byte {
 		return append(dst, "null"...)
 	}
 	return strconv.AppendInt(dst, seconds, 10)
+}
+
+// Statuses of uploads. completed and cancelled are those of batches, too.
+const pending = "pending"
+
+// uploadRow is a file that is sent in parts.
+type uploadRow struct {
+	ID, Name, Purpose, Status string
+	Bytes                     int64 // that the file is to have
+	Created, Expires          int64 // Unix seconds
+	Seconds                   int64 // after which the file expires; 0: never
+	User                      string
+	Parts                     []partRow // that were sent; when it is completed, those of the file
+}
+
+// partRow is a part of an upload.
+type partRow struct {
+	ID     string
+	Bytes  int64
+	Chunks int
+}
+
+// open reports whether parts may be added.
+func (u *uploadRow) open(now int64) bool { return u.Status == pending && now < u.Expires }
+
+// stored are the bytes of the parts.
+func (u *uploadRow) stored() (n int64) {
+	for _, p := range u.Parts {
+		n += p.Bytes
+	}
+	return n
+}
+
+// part returns where a part is among those of an upload; -1: it is none.
+func (u *uploadRow) part(id string) int {
+	return slices.IndexFunc(u.Parts, func(p partRow) bool { return p.ID == id })
+}
+
+// append appends the upload object, with its file if that is there.
+func (u *uploadRow) append(dst []byte, file *fileRow) []byte {
+	dst = jsontext.AppendString(append(dst, `{"id":`...), u.ID)
+	dst = strconv.AppendInt(append(dst, `,"object":"upload","bytes":`...), u.Bytes, 10)
+	dst = strconv.AppendInt(append(dst, `,"created_at":`...), u.Created, 10)
+	dst = strconv.AppendInt(append(dst, `,"expires_at":`...), u.Expires, 10)
+	dst = jsontext.AppendString(append(dst, `,"filename":`...), u.Name)
+	dst = jsontext.AppendString(append(dst, `,"purpose":`...), u.Purpose)
+	dst = append(jsontext.AppendString(append(dst, `,"status":`...), u.Status), `,"file":`...)
+	if file == nil {
+		return append(dst, "null}"...)
+	}
+	return append(file.append(dst), '}')
 }
 
 // Statuses of batches.

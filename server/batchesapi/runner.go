@@ -284,7 +284,7 @@ func (r *runner) input(o owner, row *batchRow) (*batch.Input, error) {
 	if err != nil || f == nil {
 		return nil, err
 	}
-	return batch.NewInput(&contentReader{store: r.cfg.Store, owner: o, file: f}, r.cfg.MaxLine), nil
+	return batch.NewInput(&contentReader{store: r.cfg.Store, spans: o.spans(f)}, r.cfg.MaxLine), nil
 }
 
 // whileHeld is a context that ends when the key of a batch is revoked or expires.

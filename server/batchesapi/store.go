@@ -1,6 +1,7 @@
 package batchesapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -24,10 +25,11 @@ type Store struct {
 }
 
 // Keys are a tag, the project, the tenant and the id. A chunk of a file has its number behind
-// that. Results have the id of their batch and the number of their line.
+// that, a chunk of a part of an upload the id of the part and its number. Results have the id of their batch and the number of their line.
 const (
 	tagFile   = 'F'
 	tagChunk  = 'C'
+	tagUpload = 'U'
 	tagBatch  = 'B'
 	tagOpen   = 'O' // batches that have not ended; no value
 	tagResult = 'R' // 1 or 0, whether it failed, and a line of a file of results
@@ -40,8 +42,11 @@ const (
 	DefaultAge   = 30 * 24 * time.Hour
 )
 
-// chunkBytes is the size of the pieces of files.
-const chunkBytes = 1 << 20
+// chunkBytes is the size of the pieces of files, chunkNumber that of the number at the end of their keys.
+const (
+	chunkBytes  = 1 << 20
+	chunkNumber = 8
+)
 
 // NewStore returns the files and batches in db. Files of an owner together have at most so many
 // bytes, 0: any number. Files and batches are kept for age, 0: for ever.
@@ -59,9 +64,31 @@ func (o owner) key(tag byte, id string) []byte {
 	return append(store.AppendString(store.AppendString([]byte{tag}, o.project), o.tenant), id...)
 }
 
-func (o owner) chunk(file string, n int) []byte {
-	return store.AppendUint(store.AppendString(o.key(tagChunk, ""), file), uint64(n))
+// content is what the keys of the chunks of a file or of an upload begin with.
+func (o owner) content(id string) []byte { return store.AppendString(o.key(tagChunk, ""), id) }
+
+// part is what the keys of the chunks of a part of an upload begin with.
+func (o owner) part(upload, id string) []byte { return store.AppendString(o.content(upload), id) }
+
+// span is a number of chunks with keys that begin so.
+type span struct {
+	at     []byte
+	chunks int
 }
+
+// spans are where the content of a file is.
+func (o owner) spans(f *fileRow) []span {
+	if f.Upload == "" {
+		return []span{{o.content(f.ID), f.Chunks}}
+	}
+	var list []span
+	for _, p := range f.Parts {
+		list = append(list, span{o.part(f.Upload, p.ID), p.Chunks})
+	}
+	return list
+}
+
+func chunkKey(at []byte, n int) []byte { return store.AppendUint(slices.Clone(at), uint64(n)) }
 
 func resultKey(batch string, line int) []byte {
 	return store.AppendUint(store.AppendString([]byte{tagResult}, batch), uint64(line))
@@ -156,14 +183,14 @@ func (s *Store) change(ctx context.Context, o owner, id string, change func(b *b
 	return row, err
 }
 
-// putChunks writes the content of a file, from a chunk on, and returns how many there are. The file is
-// not visible before its row is there.
-func (s *Store) putChunks(ctx context.Context, o owner, id string, from int, content []byte) (n int, err error) {
+// putChunks writes content from a chunk on, and returns how many there are. It is not visible before
+// the row of its file is there.
+func (s *Store) putChunks(ctx context.Context, at []byte, from int, content []byte) (n int, err error) {
 	for n = from; len(content) > 0; n++ {
 		piece := content[:min(len(content), chunkBytes)]
 		content = content[len(piece):]
 		if err := s.db.Update(ctx, func(tx *store.Tx) error {
-			tx.Set(o.chunk(id, n), piece)
+			tx.Set(chunkKey(at, n), piece)
 			return nil
 		}); err != nil {
 			return n, err
@@ -173,23 +200,34 @@ func (s *Store) putChunks(ctx context.Context, o owner, id string, from int, con
 }
 
 // readChunk reads a piece of a file.
-func (s *Store) readChunk(o owner, id string, n int) (piece []byte, err error) {
+func (s *Store) readChunk(at []byte, n int) (piece []byte, err error) {
 	err = s.db.View(func(r *store.Reader) error {
-		piece, err = r.Get(o.chunk(id, n))
+		piece, err = r.Get(chunkKey(at, n))
 		return err
 	})
 	return piece, err
 }
 
-// deleteFile deletes a file with its content.
+// deleteFile deletes a file with its upload, and then its content. What a crash leaves of that is swept.
 func (s *Store) deleteFile(ctx context.Context, o owner, f *fileRow) error {
-	return s.db.Update(ctx, func(tx *store.Tx) error {
+	err := s.db.Update(ctx, func(tx *store.Tx) error {
 		tx.Delete(o.key(tagFile, f.ID))
-		for n := range f.Chunks {
-			tx.Delete(o.chunk(f.ID, n))
+		if f.Upload != "" {
+			tx.Delete(o.key(tagUpload, f.Upload))
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return s.clear(ctx, o.content(cmp.Or(f.Upload, f.ID)), everyKey)
+}
+
+// begins notes that the chunks of a file or of a part are being written, so that they are not swept.
+func (s *Store) begins(id string) {
+	if !s.swept.Load() {
+		s.fresh.Store(id, true)
+	}
 }
 
 // eachResult calls f with the results of a batch from a line on, in the order of the lines, until it
@@ -219,6 +257,9 @@ func (s *Store) putResult(ctx context.Context, batch string, line int, failed bo
 
 // step is how many keys an update deletes.
 const step = 1000
+
+// everyKey selects all keys for clear.
+func everyKey(*store.Reader, []byte) (bool, error) { return true, nil }
 
 // clear deletes what keys select, with all that begin with prefix.
 func (s *Store) clear(ctx context.Context, prefix []byte, which func(r *store.Reader, key []byte) (bool, error)) error {
@@ -258,8 +299,8 @@ func (s *Store) clear(ctx context.Context, prefix []byte, which func(r *store.Re
 	return nil
 }
 
-// sweep deletes what an earlier process has left: chunks without a file, and results whose batch has
-// ended. Nothing may be computed meanwhile.
+// sweep deletes what an earlier process has left: chunks without a file or an upload, and results whose batch
+// has ended. Nothing may be computed meanwhile.
 func (s *Store) sweep(ctx context.Context) error {
 	open := map[string]bool{}
 	batches, err := s.unfinished()
@@ -271,24 +312,39 @@ func (s *Store) sweep(ctx context.Context) error {
 	}
 	last, orphan := "", false // the file of the key before, and whether it is not there
 	err = s.clear(ctx, []byte{tagChunk}, func(r *store.Reader, key []byte) (bool, error) {
-		prefix := string(key[:len(key)-8])
+		prefix := string(key[:len(key)-chunkNumber])
 		if prefix == last {
 			return orphan, nil
 		}
-		o, rest, ok := cutOwner(key)
-		id, _, err := store.CutString([]byte(rest))
-		if !ok || err != nil {
-			return false, nil
-		}
-		_, fresh := s.fresh.Load(id)
-		there, err := r.Has(o.key(tagFile, id))
-		last, orphan = prefix, !there && !fresh
-		return orphan, err
+		there, err := s.owned(r, key)
+		last, orphan = prefix, !there
+		return orphan && err == nil, err
 	})
 	return errors.Join(err, s.clear(ctx, []byte{tagResult}, func(_ *store.Reader, key []byte) (bool, error) {
 		id, _, err := store.CutString(key[1:])
 		return err == nil && !open[id], nil
 	}))
+}
+
+// owned reports whether a chunk is one of a file or an upload that there is, or is being written.
+func (s *Store) owned(r *store.Reader, key []byte) (bool, error) {
+	o, rest, ok := cutOwner(key)
+	id, more, err := store.CutString([]byte(rest))
+	if !ok || err != nil {
+		return true, nil // who knows what it is
+	}
+	part, _, err := store.CutString(more)
+	if len(more) == chunkNumber || err != nil {
+		_, fresh := s.fresh.Load(id)
+		there, err := r.Has(o.key(tagFile, id))
+		return there || fresh, err
+	}
+	_, fresh := s.fresh.Load(part)
+	u, err := get[uploadRow](r, o.key(tagUpload, id))
+	if corrupt := (*store.CorruptError)(nil); errors.As(err, &corrupt) {
+		return true, nil
+	}
+	return fresh || u != nil && u.part(part) >= 0, err
 }
 
 // named is a batch and whose it is.
@@ -337,12 +393,13 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (n int, err error) {
 	})
 }
 
-// erase deletes files and ended batches of owners that begin so. Files that a batch still reads stay.
+// erase deletes files, uploads and ended batches of owners that begin so. Files that a batch still reads stay.
 func (s *Store) erase(ctx context.Context, owners []byte, dryRun bool, which func(user string, created, expires int64) bool) (n int, err error) {
 	type found struct {
-		owner owner
-		file  *fileRow
-		batch string
+		owner  owner
+		file   *fileRow
+		upload string
+		batch  string
 	}
 	var list []found
 	read := map[string]bool{}
@@ -369,6 +426,16 @@ func (s *Store) erase(ctx context.Context, owners []byte, dryRun bool, which fun
 		}); err != nil {
 			return err
 		}
+		if err := each(r, tagUpload, func(o owner, text []byte) error {
+			u := &uploadRow{}
+			err := jsontext.Decode(text, u)
+			if err == nil && u.Status == pending && which(u.User, u.Created, u.Expires) {
+				list = append(list, found{owner: o, upload: u.ID})
+			}
+			return err
+		}); err != nil {
+			return err
+		}
 		return each(r, tagFile, func(o owner, text []byte) error {
 			f := &fileRow{}
 			err := jsontext.Decode(text, f)
@@ -379,9 +446,12 @@ func (s *Store) erase(ctx context.Context, owners []byte, dryRun bool, which fun
 		})
 	})
 	for i := 0; i < len(list) && err == nil && !dryRun; i++ {
-		if f := list[i]; f.file != nil {
+		switch f := list[i]; {
+		case f.file != nil:
 			err = s.deleteFile(ctx, f.owner, f.file)
-		} else {
+		case f.upload != "":
+			_, err = s.deleteUpload(ctx, f.owner, f.upload)
+		default:
 			err = s.db.Update(ctx, func(tx *store.Tx) error {
 				tx.Delete(f.owner.key(tagBatch, f.batch))
 				return nil

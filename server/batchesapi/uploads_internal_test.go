@@ -1,25 +1,37 @@
 package batchesapi
 
-import "testing"
+import (
+	"context"
+	"strings"
+	"testing"
 
-// TestUploads: one owner has at most half of the places for files that are received.
-func TestUploads(t *testing.T) {
-	var u uploads
-	a, b, c := owner{project: "a"}, owner{project: "b"}, owner{tenant: "c"}
-	took := func(o owner, want int) {
-		t.Helper()
-		n := 0
-		for n <= maxUploads && u.take(o) {
-			n++
+	"weir/store"
+	"weir/store/storetest"
+)
+
+// TestB15Parts: an upload has at most a number of parts.
+func TestB15Parts(t *testing.T) {
+	db, err := store.Open(storetest.Config(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	s, o := NewStore(db, 0, 0), owner{tenant: "a"}
+	for n, want := range map[int]string{maxParts - 1: "", maxParts: "has 1000 parts already"} {
+		u := &uploadRow{ID: "upload_a", Status: pending, Bytes: 2 * maxParts, Expires: 10, Parts: make([]partRow, n)}
+		if err := db.Update(context.Background(), func(tx *store.Tx) error { return set(tx, o.key(tagUpload, u.ID), u) }); err != nil {
+			t.Fatal(err)
 		}
-		if n != want {
-			t.Errorf("%v has %d places, want %d", o, n, want)
+		err := db.View(func(r *store.Reader) error {
+			_, _, err := s.roomForPart(r, o, u.ID, 5)
+			return err
+		})
+		if got := ""; err != nil {
+			if got = err.Error(); want == "" || !strings.Contains(got, want) {
+				t.Errorf("with %d parts: %s", n, got)
+			}
+		} else if want != "" {
+			t.Errorf("with %d parts one more is taken", n)
 		}
 	}
-	took(a, maxUploads/2)
-	took(b, maxUploads/2)
-	took(c, 0)
-	u.give(a)
-	took(c, 1)
-	took(a, 0)
 }

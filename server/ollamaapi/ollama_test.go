@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { servertest.Main(m) }
 
 // TestRoot: whatever asks for no page is told what Ollama tells, without a key (O-1).
 func TestRoot(t *testing.T) {
-	h := servertest.New(t, func(s *servertest.Setup) { s.Config.APIKeys = []string{"k"} })
+	h := servertest.New(t, func(s *servertest.Setup) { s.Config.APIKeys, s.Config.Functions.NoUI = []string{"k"}, true })
 	for accept, want := range map[string]int{"": 200, "*/*": 200, "application/json, text/plain": 200, "text/html,application/xhtml+xml,*/*;q=0.8": 404} {
 		status, answer, header := h.Get("GET", "/", "", "Accept: "+accept)
 		if status != want || want == 200 && (answer != "Ollama is running" || !strings.HasPrefix(header.Get("Content-Type"), "text/plain")) {

@@ -23,7 +23,7 @@ type chatAnswer struct {
 func (a *chatAnswer) promptTokens() int { return len(a.prompt) }
 
 func (a *chatAnswer) complete(dst []byte, r *reply, st *engine.Stream, choices []gathered) []byte {
-	resp := api.Response{Choices: make([]api.Choice, r.n), PromptTokenIDs: a.prompt}
+	resp := api.Response{Choices: make([]api.Choice, r.n), PromptTokenIDs: a.prompt, KVTransferParams: r.transfer}
 	resp.Usage = api.Usage{Prompt: len(a.prompt), Cached: st.Cached()}
 	for i := range choices {
 		resp.Usage.Completion += len(choices[i].ids)

@@ -18,6 +18,7 @@ func (s *Service) complete(c *transport.Call, st *engine.Stream, r *reply) {
 		s.recordFailure(c, r.recorded, f.Message)
 		return
 	}
+	r.transfer = r.settle(c.Context())
 	// A body that doubled as it grows would hold three times as much.
 	body := r.answer.complete(make([]byte, 0, m.body+m.body/16+512), r, st, choices)
 	s.record(c, r.recorded, st)

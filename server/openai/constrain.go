@@ -104,7 +104,7 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	for i := range p.requests {
 		r := &p.requests[i]
 		for range max(1, r.N) {
-			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, marks.Unconstrained(start))))
+			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, marks.Unconstrained(start), len(r.Sampling.Allowed) > 0)))
 		}
 	}
 	return nil

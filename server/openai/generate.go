@@ -244,6 +244,10 @@ func (s *Service) generateFor(c *transport.Call, prepare preparation[*prepared],
 		account(c, &done.requests[i])
 		done.requests[i].MaxWait = w.wait
 	}
+	if err := s.move(c, m, done); err != nil {
+		fail(c, err)
+		return
+	}
 	if done.reply.stream {
 		done.reply.budget = s.unread.open(done.reply.unreadSize())
 		done.requests[0].Budget = done.reply.budget

@@ -71,6 +71,10 @@ type mask struct {
 	phase   phase
 	tag     int  // how many bytes of the tag that the phase waits for have come
 	plain   bool // in phase opening: the grammar accepts the output so far
+
+	// narrowed says that the request forbids tokens of its own, so that the grammar's masks
+	// must leave every way to go on.
+	narrowed bool
 }
 
 // phase says which part of the output a mask is in.
@@ -83,9 +87,10 @@ const (
 	ended // after an end token that did not end the choice (ignore_eos): all tokens are legal
 )
 
-// newMask returns the mask of a choice whose output begins with start.
-func (l *lexicon) newMask(g *grammar.Grammar, start reasoning.Start) engine.Mask {
-	k := &mask{lexicon: l, matcher: g.NewMatcher(), plain: true}
+// newMask returns the mask of a choice whose output begins with start. With narrowed the
+// request forbids tokens besides.
+func (l *lexicon) newMask(g *grammar.Grammar, start reasoning.Start, narrowed bool) engine.Mask {
+	k := &mask{lexicon: l, matcher: g.NewMatcher(), plain: true, narrowed: narrowed}
 	switch start {
 	case reasoning.Thought:
 		k.phase = inThoughts
@@ -137,6 +142,9 @@ func (k *mask) Fill(row []uint32, pace func(waiting bool) (goOn bool)) error {
 // constraint.
 func (k *mask) legal(row []uint32, pace grammar.Pace) error {
 	switch err := k.matcher.FillPaced(row, pace); {
+	case err == nil && !k.narrowed: // see Matcher.WithoutLoneSpace for why
+		k.matcher.WithoutLoneSpace(row)
+		return nil
 	case errors.Is(err, grammar.ErrStuck):
 		return nil // no bit is set
 	case errors.Is(err, grammar.ErrTooComplex):

@@ -44,7 +44,7 @@ func TestMaskWalk(t *testing.T) {
 	plain, thought := 0, 0
 	for round := range 600 {
 		start := []reasoning.Start{reasoning.Content, reasoning.Either, reasoning.Thought}[round%3]
-		w := maskWalk{t: t, mask: l.newMask(g, start).(*mask), row: make([]uint32, len(l.scratch)), rnd: rnd}
+		w := maskWalk{t: t, mask: l.newMask(g, start, false).(*mask), row: make([]uint32, len(l.scratch)), rnd: rnd}
 		w.run()
 		content := string(w.out)
 		if start == reasoning.Thought || start == reasoning.Either && strings.HasPrefix(content, reasoning.Open) {
@@ -142,7 +142,7 @@ func (w *maskWalk) draw(legal []int32) int32 {
 func TestMaskBeyondTheEnd(t *testing.T) {
 	l := testLexicon(t)
 	for _, start := range []reasoning.Start{reasoning.Content, reasoning.Either} {
-		k := l.newMask(testGrammar(t, l, grammar.Spec{Kind: grammar.Regex, Text: "a*"}), start)
+		k := l.newMask(testGrammar(t, l, grammar.Spec{Kind: grammar.Regex, Text: "a*"}), start, false)
 		row := make([]uint32, len(l.scratch))
 		if err := k.Fill(row, nil); err != nil {
 			t.Fatal(err)
@@ -178,7 +178,7 @@ func TestMaskNamesSpecialTokens(t *testing.T) {
 		t.Fatal("the tokenizer has no special token")
 	}
 	g := testGrammar(t, l, grammar.Spec{Kind: grammar.Notation, Text: "root ::= " + bundled().Token(special) + ` "yes"`})
-	k := l.newMask(g, reasoning.Content)
+	k := l.newMask(g, reasoning.Content, false)
 	row := make([]uint32, len(l.scratch))
 	if err := k.Fill(row, nil); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestMaskNamesSpecialTokens(t *testing.T) {
 		t.Errorf("the text after the token is %q", out.out)
 	}
 	// Without a name it is legal nowhere, not even in free text.
-	free := l.newMask(testGrammar(t, l, grammar.Spec{Kind: grammar.Tag, Schema: []byte(`{"format":{"type":"any_text"}}`)}), reasoning.Content)
+	free := l.newMask(testGrammar(t, l, grammar.Spec{Kind: grammar.Tag, Schema: []byte(`{"format":{"type":"any_text"}}`)}), reasoning.Content, false)
 	if free.Accept(special) {
 		t.Error("a special token is legal in free text")
 	}

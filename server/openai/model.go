@@ -44,6 +44,8 @@ type Model struct {
 	Pooling *pooling.Plan
 	Scoring Scoring
 
+	Transfer Transfer // of KV blocks to and from other servers
+
 	constraints *constraints
 }
 

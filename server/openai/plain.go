@@ -16,10 +16,17 @@ type Plain struct {
 	Raw bool
 	// Before are tokens that the prompt begins with. They are in the vocabulary.
 	Before []int32
+	// IDs are the tokens of the whole prompt, in the vocabulary and at least one, if they are given: the messages are
+	// for records only. Nothing is told apart in its output, either.
+	IDs []int32
 }
 
 // plain makes the prompt of a chat for which in has a Plain.
 func (m *Model) plain(ctx context.Context, q *api.ChatRequest, in *input, limit promptLimit) (p chat.Prompt, tokens []int32, bad *api.Error) {
+	if ids := in.plain.IDs; ids != nil {
+		tokens, bad = m.fit(ids, limit)
+		return chat.Prompt{ResponseRole: "assistant"}, tokens, bad
+	}
 	if in.plain.Raw {
 		p = chat.Prompt{Text: q.Messages[len(q.Messages)-1].Content.Text, ResponseRole: "assistant"}
 		q.AddSpecialTokens = true

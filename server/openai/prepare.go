@@ -27,6 +27,7 @@ type prepared struct {
 	output     reasoning.Start  // what every choice begins with
 	marks      *reasoning.Marks // around thoughts
 	calls      *calling         // nil: nothing is called
+	transfer   *transferParams  // nil: no other server has to do with it; set by detach
 	given      string           // with a constraint: the beginning of the constrained text, which the choices continue
 }
 
@@ -79,9 +80,6 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 	most, bad := m.outputLimit(q, len(tokens), s.http.Limits(from.Who))
 	if bad != nil {
 		return engine.Request{}, bad
-	}
-	if q.KVTransferParams != nil {
-		s.log.Debug("kv_transfer_params ignored: there is no connector", "id", from.ID)
 	}
 	r := engine.Request{
 		Tokens: tokens, N: q.N, Priority: int64(q.Priority),

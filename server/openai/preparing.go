@@ -219,6 +219,7 @@ func (p *prepared) detach(m *Model, body []byte) {
 	}
 	_, p.bounded = p.options.MaxOutput()
 	p.asked = m.Names[max(0, slices.Index(m.Names, p.options.Model))]
+	p.transfer = m.transfers(p.options.KVTransferParams)
 	p.options = nil
 	if p.calls != nil {
 		p.calls.own()

@@ -35,6 +35,8 @@ type reply struct {
 	first    func()              // called with the first events of an answer that does not stream; nil: nobody asks
 	later    laterAnswer         // answers a request that is not computed now; nil: it is
 	recorded *transcript         // nil: this answer is not recorded
+	transfer api.Raw             // kv_transfer_params of the answer; nil: null
+	moving   *moving             // nil: nothing is held for a partner
 	memory   *memory.Reservation // what the answer may come to hold; nil: it is not counted
 	budget   *streamBudget       // of the unread events of a stream; nil: it is not one
 	fail     failing             // answers with an error

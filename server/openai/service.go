@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/engine"
 	"weir/metrics"
 	"weir/server/failure"
 	"weir/server/recording"
@@ -174,6 +175,14 @@ func (s *Service) Serving() (*Model, error) {
 	return m, nil
 }
 
+// Engine is the engine of the model that requests are answered with; nil: there is none yet.
+func (s *Service) Engine() *engine.Engine {
+	if m := s.model.Load(); m != nil {
+		return m.Engine
+	}
+	return nil
+}
+
 // Alive returns nil if the engine can be expected to answer, and otherwise why not: there
 // is no model yet, the engine has failed, or a step has been computing for longer than
 // Config.StallAfter.
@@ -210,6 +219,7 @@ func (s *Service) Compiling() *transport.Queue { return s.compiling }
 
 // track counts a request that generates, until its answer is complete.
 func (s *Service) track(c *transport.Call) {
+	c.Track()
 	if s.cfg.LoadTracking {
 		s.load.Add(1)
 		c.AtEnd(func() { s.load.Add(-1) })

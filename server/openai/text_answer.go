@@ -22,7 +22,7 @@ func (t *textAnswer) promptTokens() (n int) {
 }
 
 func (t *textAnswer) complete(dst []byte, r *reply, st *engine.Stream, choices []gathered) []byte {
-	resp := api.TextResponse{Choices: make([]api.TextChoice, len(choices)), Usage: api.Usage{Prompt: t.promptTokens(), Cached: st.Cached()}}
+	resp := api.TextResponse{Choices: make([]api.TextChoice, len(choices)), Usage: api.Usage{Prompt: t.promptTokens(), Cached: st.Cached()}, KVTransferParams: r.transfer}
 	for p, prompt := range t.prompts {
 		echo, before := t.echoed(r, st, p)
 		var scores []api.PromptLogprob

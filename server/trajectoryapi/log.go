@@ -43,7 +43,7 @@ func (h *Handlers) logTrajectories(c *transport.Call, model string) {
 		c.Fail(err)
 		return
 	}
-	give, err := h.uploads.take(c.Tenant())
+	give, err := h.uploads.Take(c.Tenant())
 	if err != nil {
 		c.Fail(err)
 		return

@@ -27,8 +27,8 @@ type Handlers struct {
 	counts    *metrics.Metrics
 	settle    func(context.Context) error
 	functions []function
-	uploads   *places         // log requests that are being read
-	memory    *memory.Account // of these
+	uploads   *transport.FairPlaces[string] // log requests that are being read
+	memory    *memory.Account               // of these
 }
 
 // function is a function that has a model id in its path.
@@ -41,7 +41,7 @@ type function struct {
 // New returns handlers for the archive of a configuration. settle, if it is not nil, sets
 // the rewards that came as feedback so far: rewards that are set here come after them.
 func New(cfg Config, t *transport.Server, counts *metrics.Metrics, settle func(context.Context) error) *Handlers {
-	h := &Handlers{cfg: cfg, transport: t, log: t.Log(), counts: counts, settle: settle, uploads: newPlaces(cfg.MaxUploads, t.Now)}
+	h := &Handlers{cfg: cfg, transport: t, log: t.Log(), counts: counts, settle: settle, uploads: transport.NewFairPlaces[string](cfg.MaxUploads, t.Now, failure.ErrUploads)}
 	h.memory = t.Memory().Part(max(t.Memory().Limit()/uploadsShare, leastUploads))
 	h.functions = []function{
 		{"", "GET", h.oneModel},
@@ -76,7 +76,7 @@ func (h *Handlers) Routes() map[string][]string {
 }
 
 // Uploads returns how many log requests are being read.
-func (h *Handlers) Uploads() int { return h.uploads.count() }
+func (h *Handlers) Uploads() int { return h.uploads.Taken() }
 
 // Find returns the function of a path as it was sent: a slash in a model id is escaped
 // there, and separates nothing (docs/interface/trajectories.md, T-5).

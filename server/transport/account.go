@@ -46,6 +46,8 @@ type Tokens interface {
 	Vectors() int // prompts that ended with vectors in place of tokens
 	Cached() int  // tokens of the prompt that were in the cache
 
+	Scheduled() bool // a step has begun with it
+
 	// Waits are the times to the first step and to the first token; ok is false before that.
 	Waits() (queue, first time.Duration, ok bool)
 	// Course are the times from the first step to the first token, and from that to the last one.
@@ -58,6 +60,7 @@ type Tokens interface {
 // ends.
 func (c *Call) Accepted(id, model string, prompt int, tokens Tokens) {
 	c.account.id, c.account.model, c.account.prompt, c.account.tokens = id, model, prompt, tokens
+	c.server.ongoing.accepted(c.tracked, id, model, prompt, tokens)
 }
 
 // Settle counts and logs a call. It is called before the last bytes of the answer are

@@ -43,6 +43,7 @@ type Call struct {
 
 	background bool // see Background
 	limited    limited
+	tracked    *Ongoing // see Track; nil: it is not tracked
 }
 
 // Context ends when the client leaves, with the cause failure.ErrGone, or when the
@@ -130,6 +131,10 @@ func (c *Call) StreamSized(contentType string, body io.Reader, length int) {
 	c.SetBodyStream(body, length)
 }
 
+// Impatient bounds the time that the client may take to read 64 KiB of the answer, below what
+// Config.WriteTimeout lets it: nobody is to wait for it.
+func (c *Call) Impatient(most time.Duration) { c.conn.impatient = most }
+
 // AtEnd adds a function that is called when the answer is complete or was cut short.
 func (c *Call) AtEnd(f func()) { c.atEnd = append(c.atEnd, f) }
 
@@ -160,6 +165,8 @@ func (c *Call) end() {
 		f()
 	}
 	c.atEnd = nil
+	c.server.ongoing.remove(c.tracked)
+	c.conn.impatient = 0
 	if c.memory != nil {
 		c.memory.Release()
 		c.memory = nil
@@ -188,6 +195,38 @@ func (c *Call) requestID() {
 	}
 	c.answerID = id
 	c.Response.Header.Set("X-Request-Id", id)
+}
+
+// maxAffinity bounds the value of a header that affinity repeats, in bytes.
+const maxAffinity = 512
+
+// affinity repeats the headers by which clients and routers say which requests belong together in the answer, so that a client sees what
+// the router before this server went by.
+func (c *Call) affinity() {
+	h := &c.Request.Header
+	set := c.repeat
+	set("X-Session-Id", h.Peek("X-Session-Id"))
+	set("X-Session-Affinity", h.Peek("X-Session-Affinity"))
+	set("X-Correlation-Id", h.Peek("X-Correlation-Id"))
+	set("X-Smg-Routing-Key", h.Peek("X-Smg-Routing-Key"))
+	set("X-Dynamo-Session-Id", h.Peek("X-Dynamo-Session-Id"))
+}
+
+// repeat sets a header of the answer to a value of the request, unless that is absent, too long, or not printable ASCII.
+func (c *Call) repeat(name string, value []byte) {
+	if len(value) > 0 && len(value) <= maxAffinity && printable(value) {
+		c.Response.Header.SetBytesV(name, value)
+	}
+}
+
+// printable reports whether a text is printable ASCII.
+func printable(text []byte) bool {
+	for _, b := range text {
+		if b < ' ' || b > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // Detached returns a call without a connection, for tests of streams. It is neither

@@ -34,6 +34,9 @@ type conn struct {
 	active  atomic.Bool // from the first byte of a request to the last of its answer
 	linger  atomic.Bool // Close reads on for a while first, because the client is still sending
 	closing atomic.Bool
+
+	impatient time.Duration // bounds a write of the answer, see Call.Impatient; 0: as of all others
+
 	serving atomic.Bool // from the last byte of a request's headers to the last of its answer
 	reading atomic.Bool // the body of a request is being waited for
 
@@ -215,7 +218,11 @@ func (c *conn) Write(p []byte) (int, error) {
 	n := 0
 	for {
 		piece := p[n:min(len(p), n+writePiece)]
-		if err := c.SetWriteDeadline(time.Now().Add(c.conns.timeout)); err != nil {
+		timeout := c.conns.timeout
+		if c.impatient > 0 {
+			timeout = min(timeout, c.impatient)
+		}
+		if err := c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 			return n, err
 		}
 		m, err := c.Conn.Write(piece)

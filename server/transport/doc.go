@@ -20,6 +20,7 @@
 //	          bodies.go   the memory for all bodies, shared among clients; slow bodies end first
 //	          bodystream.go  BodyStream: for bodies that are never held as a whole
 //	turns     turns.go    Call.Query and Download: queries, in turns of their tenants
+//	places    fair.go     FairPlaces: a number of requests of a kind at a time, shared among owners
 //	queue     queue.go    Server.Queue().Do: waits for a worker, fair between tenants
 //	memory    call.go     Memory: what the request holds or may come to hold, reserved before
 //	answer    call.go     Reply, Answer, Fail; Stream and Download for long answers

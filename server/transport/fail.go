@@ -65,7 +65,7 @@ func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
 		h.Set("Retry-After", strconv.Itoa(wait))
 		h.Set("x-should-retry", strconv.FormatBool(wait <= int(retry.Most/time.Second)))
 	}
-	if f.Gone() || s.draining.Load() {
+	if f.Gone() || s.Draining() {
 		rc.SetConnectionClose()
 	}
 }

@@ -100,6 +100,7 @@ func (s *Server) admit(c *Call) (r Route, ok bool) {
 	c.RequestID = string(header.Peek("X-Request-Id"))
 	c.beginSpan(header)
 	c.requestID()
+	c.affinity()
 	if err := c.wellFormed(); err != nil {
 		c.Fail(err)
 		return r, false
@@ -209,6 +210,9 @@ func (s *Server) project(c *Call) error {
 	var bad *api.Error
 	if c.Project, bad = parseProject(string(header.Peek("Compat-Project")), string(header.Peek("OpenAI-Project"))); bad != nil {
 		return bad
+	}
+	if c.Project == "" && c.Who != nil {
+		c.Project = c.Who.Project // routers hand the headers on to no one
 	}
 	if c.Project != "" && c.Who != nil && !c.Who.Covers(c.Project) {
 		return api.ErrPermission("The key is not for the project " + c.Project + ".")

@@ -37,8 +37,9 @@ type Server struct {
 	pages    *pages
 	memory   *memory.Account
 	bodies   *bodies
+	ongoing  ongoing
 	leaving  atomic.Bool // see Leave
-	draining atomic.Bool
+	draining drain
 	stops    atomic.Pointer[time.Time] // when requests in flight are ended; nil: that is not known
 	closing  atomic.Bool               // the listeners are being closed
 	exposed  atomic.Bool               // see Expose
@@ -170,22 +171,6 @@ func (s *Server) Expose() { s.exposed.Store(true) }
 // Exposed reports whether Expose was called.
 func (s *Server) Exposed() bool { return s.exposed.Load() }
 
-// Drain makes Draining return true, so that handlers refuse new requests.
-func (s *Server) Drain() { s.draining.Store(true) }
-
-// Leave says that the server will soon refuse new requests, so that nobody should be sent here who can
-// be sent elsewhere. They are still answered.
-func (s *Server) Leave() { s.leaving.Store(true) }
-
-// Leaving reports whether Leave or Drain was called.
-func (s *Server) Leaving() bool { return s.leaving.Load() || s.draining.Load() }
-
-// Resume undoes Leave and Drain. It must not be called after Shutdown.
-func (s *Server) Resume() {
-	s.draining.Store(false)
-	s.leaving.Store(false)
-}
-
 // InFlight counts the requests that have arrived completely and are being answered.
 func (s *Server) InFlight() (n int) {
 	s.conns.mu.Lock()
@@ -197,9 +182,6 @@ func (s *Server) InFlight() (n int) {
 	}
 	return n
 }
-
-// Draining reports whether new requests are to be refused.
-func (s *Server) Draining() bool { return s.draining.Load() }
 
 // Queue returns the queue in which requests wait for a worker to prepare them.
 func (s *Server) Queue() *Queue { return s.queue }

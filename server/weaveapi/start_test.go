@@ -12,10 +12,9 @@ import (
 // (docs/interface/weave.md, W-500).
 func TestServerInfo(t *testing.T) {
 	const least, newest = `"min_required_weave_python_version":"0.52.0"`, `"trace_server_version":"1.0.0"`
-	const versions = `{"min_required_weave_python_version":"0.52.0","trace_server_version":"1.0.0"}`
 	s := newServer(t, nil)
 	for _, header := range []string{servertest.Basic("api", "write"), servertest.Basic("alice", "pass:word"), "Authorization: Bearer write"} {
-		if status, text, _ := s.Get("GET", "/server_info", "", header); status != 200 || text != versions {
+		if status, text, _ := s.Get("GET", "/server_info", "", header); status != 200 || !strings.Contains(text, least) || !strings.Contains(text, newest) || strings.Contains(text, "vllm_config") {
 			t.Errorf("%s: %d %s", header, status, text)
 		}
 	}
@@ -32,7 +31,7 @@ func TestServerInfo(t *testing.T) {
 		t.Errorf("for developers: %d %s", status, text)
 	}
 	without := servertest.NewFeedback(t).Serve(t, nil)
-	if status, text, _ := without.Get("GET", "/server_info", "", servertest.Basic("api", "write")); status != 404 {
+	if status, text, _ := without.Get("GET", "/server_info", "", servertest.Basic("api", "write")); status != 200 || strings.Contains(text, "weave") {
 		t.Errorf("without calls: %d %s", status, text)
 	}
 }

@@ -1,7 +1,8 @@
-"""OpenAI's Python SDK against /v1/files and /v1/batches of a running weir: files are sent, listed,
+"""OpenAI's Python SDK against /v1/files and /v1/batches of a running weir: files are sent, whole and in parts, listed,
 read and deleted; a batch runs until it is completed; others fail or are cancelled. batches.test.mjs
 starts the server and runs this; WEIR_URL and WEIR_API_KEY say where it is."""
 
+import hashlib
 import json
 import os
 import time
@@ -46,6 +47,19 @@ def files():
         pass
 
 
+def parts():
+    text = b"".join(json.dumps(line(n)).encode() + b"\n" for n in range(20))
+    whole = {"file": text, "filename": "in.jsonl", "bytes": len(text), "mime_type": "application/jsonl", "purpose": "batch", "part_size": 1000}
+    sent = client.uploads.upload_file_chunked(**whole, md5=hashlib.md5(text).hexdigest())
+    assert sent.status == "completed" and sent.file.bytes == len(text), sent
+    assert client.files.content(sent.file.id).content == text
+    try:
+        client.uploads.upload_file_chunked(**whole, md5="0" * 32)
+        raise AssertionError("a checksum of something else")
+    except BadRequestError as e:
+        assert e.param == "md5", e
+
+
 def completed():
     lines = [line(n) for n in range(20)] + [line(20, messages=[])]
     made = client.batches.create(input_file_id=send(lines).id, endpoint=chat, completion_window="24h", metadata={"run": "7"})
@@ -85,6 +99,6 @@ def cancelled():
     assert batch.status == "cancelled" and batch.request_counts.completed < 500, batch
 
 
-for part in (files, completed, failed, cancelled):
+for part in (files, parts, completed, failed, cancelled):
     part()
     print(part.__name__, "ok")

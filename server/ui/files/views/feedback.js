@@ -1,0 +1,7 @@
+import { h } from '../dom.js'
+
+export const title = 'Feedback'
+
+export function mount(root) {
+  root.append(h('h1', {}, title))
+}
