@@ -12,6 +12,7 @@ import (
 	"weir/metrics"
 	"weir/sinks"
 	"weir/sinks/nats"
+	"weir/sinks/s3"
 	"weir/store"
 	"weir/store/outbox"
 	"weir/usage"
@@ -21,13 +22,14 @@ import (
 type sinkOptions struct {
 	addresses []string
 	backlog   int
+	getenv    func(string) string // credentials
 }
 
 const defaultBacklog = 1_000_000
 
-func (o *sinkOptions) bind(f *flagSet) {
-	o.backlog = defaultBacklog
-	f.StringArrayVar(&o.addresses, "sink", nil, "`URL` of a system that is told of feedback, trajectories and usage as they change, such as nats://HOST/STREAM; repeat it for several. docs/sinks.md has the forms")
+func (o *sinkOptions) bind(f *flagSet, getenv func(string) string) {
+	o.backlog, o.getenv = defaultBacklog, getenv
+	f.StringArrayVar(&o.addresses, "sink", nil, "`URL` of a system that is told of feedback, trajectories and usage as they change, such as nats://HOST/STREAM or s3://BUCKET/PREFIX; repeat it for several. docs/sinks.md has the forms")
 	f.IntVar(&o.backlog, "sink-backlog", o.backlog, "largest `number` of changes of a kind that wait on the disk for a sink that is down, about 150 bytes each; one that has missed more gets all records anew")
 }
 
@@ -38,7 +40,7 @@ func (o *sinkOptions) open() (list []sinks.Sink, err error) {
 	}
 	seen := map[string]bool{}
 	for _, address := range o.addresses {
-		s, err := openSink(address)
+		s, err := openSink(address, o.getenv)
 		if err != nil {
 			return nil, fmt.Errorf("--sink %s: %w", withoutSecrets(address), err)
 		}
@@ -51,13 +53,15 @@ func (o *sinkOptions) open() (list []sinks.Sink, err error) {
 	return list, nil
 }
 
-func openSink(address string) (sinks.Sink, error) {
+func openSink(address string, getenv func(string) string) (sinks.Sink, error) {
 	scheme, _, _ := strings.Cut(address, "://")
 	switch scheme {
 	case "nats", "tls":
 		return nats.New(address)
+	case "s3":
+		return s3.New(address, getenv)
 	}
-	return nil, fmt.Errorf("it begins with none of %s", strings.Join([]string{"nats://", "tls://"}, ", "))
+	return nil, fmt.Errorf("it begins with none of %s", strings.Join([]string{"nats://", "tls://", "s3://"}, ", "))
 }
 
 // withoutSecrets is an address without what may be a password.

@@ -341,6 +341,10 @@ var rules = map[string]rule{
 		may:    []string{"store/outbox"},
 		mayNot: http,
 	},
+	"sinks/s3": {
+		may:    []string{"internal/jsontext", "sinks", "store/outbox"},
+		mayNot: []string{"os", "github.com/valyala"},
+	},
 	"spans": {
 		may:    []string{"calls", "internal/form", "internal/jsontext", "internal/memory", "internal/pace"},
 		mayNot: http,
