@@ -46,6 +46,8 @@ type Config struct {
 
 	// Sinks counts what other systems have been told of what is stored; nil: there are none.
 	Sinks func() []metrics.Sink
+	// Bench is what /v1/bench needs; nil: there are no such paths.
+	Bench *Bench
 
 	// Prefixes is what is kept of the prefix cache outside of the engine.
 	Prefixes Prefixes
@@ -61,6 +63,13 @@ type Weave struct {
 	Calls   *calls.Store
 	Objects *objects.Store
 	Queues  *queues.Store
+}
+
+// Bench says how the server measures itself.
+type Bench struct {
+	Command []string      // the program, with what comes before "bench serve"
+	URL     func() string // where the server can be called from this machine; "": not by HTTP
+	Dir     string        // where runs are kept; "": in memory
 }
 
 // Answers say how requests of the OpenAI interface are answered.

@@ -7,6 +7,7 @@ import (
 
 	"weir/metrics"
 	"weir/server/batchesapi"
+	"weir/server/benchapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/responsesapi"
@@ -45,6 +46,12 @@ func (s *Server) AllRoutes() map[string]transport.Route {
 		batchesapi.UploadsPath, batchesapi.UploadsPath + "/{id}/parts", batchesapi.UploadsPath + "/{id}/complete", batchesapi.UploadsPath + "/{id}/cancel",
 		batchesapi.BatchesPath, batchesapi.BatchesPath + "/{id}", batchesapi.BatchesPath + "/{id}/cancel"} {
 		_, methods, _ := s.batches.Find(path)
+		list := strings.Split(methods, ", ")
+		slices.Sort(list)
+		all[path] = transport.Route{Methods: strings.Join(list, " ")}
+	}
+	for _, path := range []string{benchapi.Path, benchapi.Path + "/{id}", benchapi.Path + "/{id}/cancel"} {
+		_, methods, _ := s.bench.Find(path)
 		list := strings.Split(methods, ", ")
 		slices.Sort(list)
 		all[path] = transport.Route{Methods: strings.Join(list, " ")}

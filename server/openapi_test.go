@@ -15,6 +15,7 @@ import (
 	"weir/pooling"
 	"weir/server"
 	"weir/server/batchesapi"
+	"weir/server/benchapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/liveapi"
@@ -115,6 +116,7 @@ func newDocumented(t *testing.T) (*testServer, *document) {
 		s.Config.Feedback = feedback.New(servertest.NewDB(t), feedback.DefaultConfig())
 		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true}
 		s.Config.Batches = batchesapi.NewStore(servertest.NewDB(t), 0, 0)
+		s.Config.Bench = &server.Bench{Command: []string{"none"}, URL: func() string { return "" }}
 	})
 	h := &testServer{recording}
 	return h, h.document(t)
@@ -176,6 +178,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true, LoadTracking: true, Settings: map[string]string{"a": "b"}}
 		s.Config.APIKeys = []string{"k"}
 		s.Config.Responses = responses
+		s.Config.Bench = &server.Bench{Command: []string{"none"}, URL: func() string { return "" }}
 		s.Model.Fingerprint = "fp_1"
 	})
 	const key = "Authorization: Bearer k"
@@ -253,6 +256,8 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/tokenize", "", `{"prompt":"Hi","return_token_strs":true}`, 200, nil}, {"POST", "/tokenize", "", `{"messages":[{"role":"user","content":"x"}]}`, 200, nil}, {"POST", "/tokenize", "", `{}`, 400, nil},
 		{"POST", "/detokenize", "", `{"tokens":[5,6]}`, 200, nil}, {"POST", "/detokenize", "", `{"tokens":[-1]}`, 400, nil},
 		{"GET", "/health", "", "", 200, nil}, {"GET", "/ping", "", "", 200, nil}, {"POST", "/ping", "", "", 200, nil}, {"GET", "/ready", "", "", 200, nil}, {"GET", "/version", "", "", 200, nil}, {"GET", "/metrics", "", "", 200, nil},
+		{"GET", benchapi.Path, "", "", 200, nil}, {"GET", benchapi.Path, "", "", 401, []string{""}}, {"POST", benchapi.Path, "", `{"requests":0}`, 400, nil}, {"POST", benchapi.Path, "", `{"name":"a","concurrencies":[1]}`, 409, nil},
+		{"GET", benchapi.Path + "/x", benchapi.Path + "/{id}", "", 404, nil}, {"POST", benchapi.Path + "/x/cancel", benchapi.Path + "/{id}/cancel", "", 404, nil},
 		{"GET", liveapi.Path + "?count=2&interval=0.2", liveapi.Path, "", 200, nil}, {"GET", liveapi.Path + "?count=x", liveapi.Path, "", 400, nil}, {"GET", liveapi.Path, "", "", 401, []string{""}},
 		{"GET", "/health_generate", "", "", 200, nil}, {"GET", "/load", "", "", 200, nil}, {"GET", "/loads", "", "", 200, nil}, {"GET", "/v1/loads?include=core", "/v1/loads", "", 200, nil}, {"GET", "/v1/loads?include=x", "/v1/loads", "", 400, nil}, {"GET", "/loads?model=x", "/loads", "", 404, nil},
 		{"GET", "/get_load", "", "", 200, nil}, {"GET", "/model_info", "", "", 200, nil}, {"GET", "/get_model_info", "", "", 200, nil}, {"GET", "/kv_event_sources", "", "", 200, nil}, {"GET", "/get_server_info", "", "", 200, nil}, {"POST", "/flush_cache", "", "", 200, nil}, {"POST", "/flush_cache", "", "", 401, []string{""}},

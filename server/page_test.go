@@ -27,6 +27,9 @@ func TestPage(t *testing.T) {
 			if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "require-trusted-types-for 'script'") {
 				t.Errorf("%s: policy %q", path, policy)
 			}
+			if header.Get("Referrer-Policy") != "no-referrer" || header.Get("Cross-Origin-Opener-Policy") != "same-origin" {
+				t.Errorf("%s: other pages may learn of it: %v", path, header)
+			}
 			if header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Cross-Origin-Resource-Policy") != "same-origin" || header.Get("Access-Control-Allow-Origin") != "" {
 				t.Errorf("%s: another origin may load it: %v", path, header)
 			}

@@ -118,6 +118,11 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 			return route{methods: methods, maxBody: s.batches.MaxBody(path), serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true
 		}
 	}
+	if s.bench != nil {
+		if name, methods, serve := s.bench.Find(path); serve != nil {
+			return route{methods: methods, private: true, serve: func(_ *Server, c *transport.Call) { serve(c) }}, name, true
+		}
+	}
 	if strings.HasPrefix(path, metricsPath) {
 		return routes[metricsPath], metricsPath, true
 	}

@@ -15,6 +15,7 @@ import (
 	"weir/objects"
 	"weir/queues"
 	"weir/server/batchesapi"
+	"weir/server/benchapi"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/liveapi"
@@ -47,6 +48,7 @@ type Server struct {
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
 	responses    *responsesapi.Handlers
 	batches      *batchesapi.Handlers // nil: there are none
+	bench        *benchapi.Handlers   // nil: there is none
 	recorder     *recording.Recorder  // nil: nothing is recorded
 	linker       *recording.Linker    // nil: feedback sets no rewards
 
@@ -108,6 +110,9 @@ func New(cfg Config) (*Server, error) {
 		})
 	}
 	s.live = liveapi.New(liveapi.Config{HTTP: s.http, Engine: s.openai.Engine, Counts: s.counts, Version: cfg.Version})
+	if b := s.cfg.Bench; b != nil {
+		s.bench = benchapi.New(benchapi.Config{Command: b.Command, URL: b.URL, Dir: b.Dir, Now: s.http.Now, Log: s.log, Draining: s.http.Draining})
+	}
 	s.messages = messagesapi.New(s.openai, s.http.Memory())
 	s.ollama = ollamaapi.New(s.openai, s.http.Now)
 	s.routers = routerapi.New(routerapi.Config{Service: s.openai, Version: cfg.Version, Now: s.http.Now, Feed: cfg.Prefixes.Feed})
@@ -266,6 +271,9 @@ func (s *Server) Fail(err error) { s.openai.Fail(err) }
 // returns when all have. When ctx ends first they are ended with an error, and
 // ctx's error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
+	if s.bench != nil {
+		s.bench.Close()
+	}
 	if s.batches != nil {
 		s.batches.Close() // they go on after the next start
 	}

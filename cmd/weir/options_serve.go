@@ -154,6 +154,7 @@ type interfaceOptions struct {
 	forceUsage     bool
 	streamInterval int
 	requestIDs     bool
+	bench          bool
 	functions      server.Functions
 }
 
@@ -167,6 +168,7 @@ func (o *interfaceOptions) bind(f *flagSet) {
 	f.BoolVar(&o.forceUsage, "enable-force-include-usage", false, "send usage in every chunk of every stream and at its end, even if the request does not ask for it")
 	f.BoolVar(&o.requestIDs, "enable-request-id-headers", true, "send X-Request-Id with every response: the request's own, or a random one")
 	f.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "serve /tokenizer_info, which shows the chat template")
+	f.BoolVar(&o.bench, "enable-bench", false, "serve /v1/bench, by which keys with the right admin, or without keys this machine, have the server start weir bench to measure itself")
 	f.BoolVar(&o.functions.NoUI, "no-ui", false, "do not serve the page to browsers at / and its files below /ui/")
 	f.BoolVar(&o.functions.NoDocs, "disable-fastapi-docs", false, "do not serve /openapi.json and the page /docs")
 	f.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that are generating")

@@ -136,6 +136,9 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 		return usageError{err}
 	}
 	defer closeTraces(cfg.Traces, log)
+	if cfg.Bench, err = s.selfBench(); err != nil {
+		return err
+	}
 	if s.http, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -146,6 +149,8 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 	if err != nil {
 		return err
 	}
+	url := urlHere(lns.public, s.tls != nil)
+	s.ownURL.Store(&url)
 	for i, ln := range lns.public {
 		if s.keys.Open() && !loopback(ln.Addr()) {
 			log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
@@ -167,6 +172,7 @@ type service struct {
 	log     *slog.Logger
 	loading loadReport
 	drains  drains
+	ownURL  atomic.Pointer[string] // see urlHere; nil: no port is open yet
 
 	cancel  context.CancelFunc    // stops the engine
 	failure atomic.Pointer[error] // the first error that ends the service

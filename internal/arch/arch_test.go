@@ -249,7 +249,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/failure", "server/feedbackapi", "server/liveapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/routerapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/batchesapi", "server/benchapi", "server/failure", "server/feedbackapi", "server/liveapi", "server/messagesapi", "server/ollamaapi", "server/openai", "server/recording", "server/responsesapi", "server/routerapi", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "pooling", "server/servertest", "tokenizer", "tracing/tracetest"},
 		mayNot: []string{"net/http"},
 	},
@@ -259,6 +259,11 @@ var rules = map[string]rule{
 	"server/batchesapi": {
 		may:    []string{"api", "auth", "batch", "internal/jsontext", "server/backlog", "server/failure", "server/transport", "store"},
 		tests:  []string{"auth", "backend/sim", "feedback", "server/servertest", "store/storetest"},
+		mayNot: []string{"net/http"},
+	},
+	"server/benchapi": {
+		may:    []string{"api", "auth", "internal/jsontext", "server/failure", "server/transport"},
+		tests:  []string{"server", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {

@@ -23,7 +23,7 @@ var (
 	// interface have them, with the anchor in front of it.
 	numbered = regexp.MustCompile(`^(?:<a id="([^"]+)"></a>)?(\d+(?:\.\d+)*)\.? `)
 	anchor   = regexp.MustCompile(`<a id="([^"]+)"></a>`)
-	rule1    = regexp.MustCompile(`<a id="([abcefglmoprtw])-?(case-)?(\d+)"></a>(?:\*\*)?([ABCEFGLMOPRTW])([-#]?)(\d+)`)
+	rule1    = regexp.MustCompile(`<a id="([abcefglmnoprtw])-?(case-)?(\d+)"></a>(?:\*\*)?([ABCEFGLMNOPRTW])([-#]?)(\d+)`)
 	tag      = regexp.MustCompile(`<[^>]*>`)
 )
 
@@ -156,7 +156,7 @@ var (
 	reference = regexp.MustCompile(`docs/interface/([a-z-]+)\.md`)
 	// lineBreak is a line break with what begins the next line of a comment.
 	lineBreak = regexp.MustCompile(`\s*\n\s*(?://|#|\*)?\s*`)
-	item      = regexp.MustCompile(`^(?:,|,? and|,? or)? (sections? )?(\d+(?:\.\d+)*|[EFLMOPTW][-#]\d+|C\d+)`)
+	item      = regexp.MustCompile(`^(?:,|,? and|,? or)? (sections? )?(\d+(?:\.\d+)*|[EFLMNOPTW][-#]\d+|C\d+)`)
 )
 
 // items are the sections and rules that follow a reference: ", section 4.5",

@@ -82,7 +82,7 @@ func (h *Handlers) leave(tenant string) {
 // errViewers refuses a viewer because there are too many.
 func errViewers() *api.Error {
 	return &api.Error{
-		Name: "viewers", Status: fasthttp.StatusTooManyRequests, Code: fasthttp.StatusTooManyRequests, Type: "Too Many Requests",
+		Name: "viewers", Status: fasthttp.StatusTooManyRequests, Code: fasthttp.StatusTooManyRequests, Type: "RateLimitError",
 		Message: "Too many streams of " + Path + " are open: there may be " + strconv.Itoa(maxViewers) + ", and " + strconv.Itoa(maxOfTenant) + " of one tenant.",
 	}
 }
