@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak sinks test-all
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak sinks test-all ui-test
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -111,6 +111,12 @@ clients-agents: build ## Codex CLI, Claude Code, opencode, Qwen Code, Copilot CL
 
 browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')
 	$(GO) run ./tools/browsers --weir ./weir $(BROWSERS)
+
+# axe looks whether everybody can use the page. It is part of the test only.
+ui-test: build ## a Chromium is led through the page of a running weir as a user would, and axe looks at it (needs chromium and npm; UI='flags of tools/_ui'); pictures in build/ui
+	mkdir -p build/ui && cd build/ui && { test -f package/axe.min.js || { npm pack --silent axe-core@4.14.1 && tar xzf axe-core-4.14.1.tgz; }; }
+	cd tools/_ui && $(GO) build -o ../../build/ui/ui-test .
+	build/ui/ui-test -weir ./weir -axe build/ui/package/axe.min.js -pictures build/ui $(UI)
 
 bench-grammar: ## tables of what a token mask costs, and how the cost of compiling grows with a constraint (a minute)
 	$(GO) test -run '^$$' -bench '^Benchmark(Masks|Growth)$$' -benchtime 1x ./grammar

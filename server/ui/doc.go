@@ -7,6 +7,8 @@
 //	api.js           requests with the key, errors, streams of server-sent events
 //	dom.js           elements without HTML in strings, dialogs, messages, copying
 //	text.js          Markdown, mathematics and code of models, sanitized
+//	project.js       the project that feedback belongs to
+//	chat/            what the view of conversations consists of
 //	chart.js         charts by uPlot in the colors of the page
 //	steps.js         the strip of the engine's steps
 //	views/NAME.js    one view each; "#/NAME/rest" leads to it

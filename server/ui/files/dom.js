@@ -92,8 +92,11 @@ export function save(name, content, type = 'application/json') {
 export function pick(accept = '.json') {
   return new Promise(resolve => {
     const input = h('input', { type: 'file', accept })
-    input.addEventListener('change', async () => resolve(input.files[0] ? { name: input.files[0].name, text: await input.files[0].text() } : null))
-    input.addEventListener('cancel', () => resolve(null))
+    const done = value => { input.remove(); resolve(value) }
+    input.hidden = true
+    input.addEventListener('change', async () => done(input.files[0] ? { name: input.files[0].name, text: await input.files[0].text() } : null))
+    input.addEventListener('cancel', () => done(null))
+    document.body.append(input)
     input.click()
   })
 }
