@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak sinks test-all ui-test
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak sinks test-all ui-test routers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -163,6 +163,9 @@ chaos: build ## attack a server in every known way beside well-behaved streams, 
 
 storm: ## CLIENTS clients (default 5000) that leave at random moments, in every stage of a request, and leave nothing behind
 	WEIR_STORM=$(or $(CLIENTS),5000) $(GO) test -tags $(TAGS) -run TestAbortStorm -v -count 1 -timeout 1200s ./server
+
+routers: build ## vllm-router, smg and LiteLLM's proxy in front of 2 and of 4 processes of weir, of which one is killed and one drained (needs Python; ROUTERS='--only smg --workers 2'; minutes)
+	$(GO) run ./tools/routers --weir ./weir --python $(PYTHON) $(ROUTERS)
 
 soak: build ## mixed load over the simulated device for DURATION (default 1h): memory stays flat, and nothing is held at the end (needs Linux)
 	$(GO) run ./tools/soak --weir ./weir --time $(or $(DURATION),1h) $(SOAK)

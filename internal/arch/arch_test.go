@@ -386,7 +386,10 @@ var rules = map[string]rule{
 		tests: []string{"internal/testkit"},
 	},
 	"tools/release": {},
-	"tools/soak":    {},
+	"tools/routers": {
+		may: []string{"internal/jsontext"},
+	},
+	"tools/soak": {},
 	"tracing": {
 		may:   []string{"internal/retry"},
 		tests: []string{"tracing/tracetest"},
