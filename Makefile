@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak sinks test-all ui-test routers
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak sinks test-all ui-test routers pd-test deploy-check
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -99,6 +99,10 @@ clients-art: build ## versions of OpenPipe ART's client against a running weir (
 clients-load: build ## vLLM's benchmark, guidellm, AIPerf and inference-perf each put a load on a running weir (needs Python 3.12 or 3.13; LOADS='--only guidellm')
 	$(PYTHON) tools/loadclients/run.py $(LOADS)
 
+pd-test: build ## vLLM's toy proxy, unmodified, in front of two weirs, of which one computes prompts and the other answers (needs Python and PROXY=toy_proxy_server.py from vLLM's tests)
+	@$(PYTHON) -m venv build/pdsplit && build/pdsplit/bin/pip install -q --disable-pip-version-check -r tools/pdsplit/requirements.txt
+	build/pdsplit/bin/python tools/pdsplit/run.py --proxy $(PROXY)
+
 bench-agree: build ## weir bench serve and vLLM's benchmark measure the same load and agree within 3 % (needs Python 3.12 or 3.13; AGREE='--streams 1,8 --rounds 3'; minutes)
 	$(PYTHON) tools/loadclients/agree.py $(AGREE)
 
@@ -163,6 +167,11 @@ chaos: build ## attack a server in every known way beside well-behaved streams, 
 
 storm: ## CLIENTS clients (default 5000) that leave at random moments, in every stage of a request, and leave nothing behind
 	WEIR_STORM=$(or $(CLIENTS),5000) $(GO) test -tags $(TAGS) -run TestAbortStorm -v -count 1 -timeout 1200s ./server
+
+# -count=1, because the files that it reads are outside of its module and do not count for the cache of tests.
+deploy-check: ## what is in deploy, by the libraries of Helm, Kubernetes, Prometheus and Compose (they are downloaded), and by systemd-analyze where it is there
+	cd deploy/_check && $(GO) test -count=1 .
+	if command -v systemd-analyze >/dev/null; then for u in deploy/systemd/*.service; do systemd-analyze security --offline=true --threshold=30 --no-pager $$u >/dev/null || exit 1; done; fi
 
 routers: build ## vllm-router, smg and LiteLLM's proxy in front of 2 and of 4 processes of weir, of which one is killed and one drained (needs Python; ROUTERS='--only smg --workers 2'; minutes)
 	$(GO) run ./tools/routers --weir ./weir --python $(PYTHON) $(ROUTERS)

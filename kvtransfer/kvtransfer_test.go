@@ -413,7 +413,7 @@ func (s *session) yes(each func(i int, k kvcache.Key) bool) {
 }
 
 // copy sends a copy, of which fault changes the checksum.
-func (s *session) copy(k kvcache.Key, data []byte, fault uint64) bool {
+func (s *session) copy(k kvcache.Key, data []byte, fault uint32) bool {
 	_, err := s.conn.Write(append(appendAnswer(nil, held, len(data), s.sums.sum(k, data)^fault), data...))
 	return err == nil
 }
@@ -451,7 +451,7 @@ func TestFaults(t *testing.T) {
 			hang(s)
 		}, 0, 0},
 		"a wrong checksum": {func(s *session) {
-			s.yes(func(i int, k kvcache.Key) bool { return s.copy(k, copies[i], uint64(i)) && i == 0 })
+			s.yes(func(i int, k kvcache.Key) bool { return s.copy(k, copies[i], uint32(i)) && i == 0 })
 			hang(s)
 		}, 1, 1},
 		"another block": {func(s *session) {

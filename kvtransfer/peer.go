@@ -195,15 +195,20 @@ func (p *peer) run() {
 
 // next takes off the queue what is asked for together. n.mu is held.
 func (p *peer) next() ([]job, []LeaseID) {
+	releases := p.releases
+	p.releases = nil
+	return p.take(), releases
+}
+
+// take takes jobs of one lease off the queue. n.mu is held.
+func (p *peer) take() []job {
 	m := 0
 	for m < min(len(p.queue), batch) && p.queue[m].lease == p.queue[0].lease {
 		m++
 	}
 	jobs := slices.Clone(p.queue[:m])
 	p.queue = slices.Delete(p.queue, 0, m)
-	releases := p.releases
-	p.releases = nil
-	return jobs, releases
+	return jobs
 }
 
 // get ends leases and gets copies. It returns the jobs that did not come.
@@ -214,17 +219,16 @@ func (p *peer) get(jobs []job, releases []LeaseID) (left []job) {
 		for _, id := range releases {
 			l.out = (&request{op: opRelease, lease: id}).append(l.out)
 		}
-		q := request{op: opGet, wait: uint32((wait / 2).Milliseconds())}
-		for _, j := range jobs {
-			q.lease, q.keys = j.lease, append(q.keys, j.key)
-		}
-		if len(jobs) > 0 {
-			l.out = q.append(l.out)
-		}
-		if _, err := l.conn.Write(l.out); err != nil {
+		if _, err := l.conn.Write(appendGet(l.out, jobs, wait)); err != nil {
 			return err
 		}
 		for len(jobs) > 0 {
+			if more := p.more(len(jobs)); len(more) > 0 { // the other side has something to do while these come
+				jobs = append(jobs, more...)
+				if _, err := l.conn.Write(appendGet(l.out[:0], more, wait)); err != nil {
+					return err
+				}
+			}
 			there, err := l.receive(jobs[0], wait)
 			if err != nil {
 				return err
@@ -240,6 +244,28 @@ func (p *peer) get(jobs []job, releases []LeaseID) (left []job) {
 	return jobs
 }
 
+// more takes further jobs off the queue if few are left of those that were asked for.
+func (p *peer) more(left int) []job {
+	if left > batch/2 {
+		return nil
+	}
+	p.node.mu.Lock()
+	defer p.node.mu.Unlock()
+	return p.take()
+}
+
+// appendGet appends a request for copies, if there are any to be got.
+func appendGet(dst []byte, jobs []job, wait time.Duration) []byte {
+	if len(jobs) == 0 {
+		return dst
+	}
+	q := request{op: opGet, wait: uint32((wait / 2).Milliseconds()), lease: jobs[0].lease}
+	for _, j := range jobs {
+		q.keys = append(q.keys, j.key)
+	}
+	return q.append(dst)
+}
+
 // receive reads the next copy.
 func (l *link) receive(j job, wait time.Duration) (there bool, err error) {
 	if err := l.raw.SetDeadline(time.Now().Add(wait)); err != nil {
@@ -250,10 +276,9 @@ func (l *link) receive(j job, wait time.Duration) (there bool, err error) {
 		return false, err
 	}
 	l.used = true
-	if _, err := io.ReadFull(l.in, j.data); err != nil {
+	if got, err := l.sums.read(l.in, j.key, j.data); err != nil {
 		return false, err
-	}
-	if l.sums.sum(j.key, j.data) != sum {
+	} else if got != sum {
 		return false, errChecksum
 	}
 	return true, nil

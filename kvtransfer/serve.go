@@ -71,7 +71,7 @@ func (n *Node) take(c net.Conn) {
 			delete(n.mu.conns, c)
 			_ = c.Close() // nobody is told
 		}()
-		if err := n.answer(c); err != nil && !errors.Is(err, io.EOF) {
+		if err := n.answer(c); !errors.Is(err, io.EOF) {
 			n.mu.Lock()
 			n.mu.stats.ConnsFailed++
 			n.mu.Unlock()
@@ -97,7 +97,7 @@ func (n *Node) secured(c net.Conn, server bool) (net.Conn, []byte, error) {
 	return t, binding, err
 }
 
-// answer answers the requests of a connection.
+// answer answers the requests of a connection until there is an error; its end is one.
 func (n *Node) answer(raw net.Conn) error {
 	if err := raw.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return err
@@ -160,32 +160,51 @@ func (s *session) get(q *request) error {
 	wait := min(time.Duration(q.wait)*time.Millisecond, s.node.cfg.Wait)
 	until, done := context.WithTimeout(context.Background(), wait)
 	defer done()
-	for _, k := range q.keys {
-		if err := s.send(until, q.lease, k); err != nil {
-			return err
+	ready := make(chan loan, 1) // the next copy is found, and its checksum computed, while one is being sent
+	go func() {
+		defer close(ready)
+		for _, k := range q.keys {
+			l := loan{key: k, it: s.node.borrow(until, q.lease, k)}
+			if l.it != nil {
+				l.sum = s.sums.sum(k, l.it.data)
+			}
+			ready <- l
+		}
+	}()
+	var err error
+	for l := range ready {
+		if err == nil {
+			err = s.send(l)
+		}
+		if err != nil {
+			done() // nothing is waited for any more
+		}
+		if l.it != nil {
+			s.node.giveBack(l.key, l.it, err == nil)
 		}
 	}
-	return nil
+	return err
+}
+
+// loan is a copy that is about to be sent.
+type loan struct {
+	key kvcache.Key
+	it  *item // nil: there is none
+	sum uint32
 }
 
 // send sends a copy, or that there is none.
-func (s *session) send(until context.Context, id LeaseID, k kvcache.Key) (err error) {
-	n := s.node
-	it := n.borrow(until, id, k)
+func (s *session) send(l loan) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(stuckTime)); err != nil {
-		if it != nil {
-			n.giveBack(k, it, false)
-		}
 		return err
 	}
-	if it == nil {
+	if l.it == nil {
 		s.out = appendAnswer(s.out[:0], absent, 0, 0)
-		_, err = s.conn.Write(s.out)
+		_, err := s.conn.Write(s.out)
 		return err
 	}
-	defer func() { n.giveBack(k, it, err == nil) }()
-	s.out = appendAnswer(s.out[:0], held, len(it.data), s.sums.sum(k, it.data))
-	parts := net.Buffers{s.out, it.data} // one system call over TCP
-	_, err = parts.WriteTo(s.conn)
+	s.out = appendAnswer(s.out[:0], held, len(l.it.data), l.sum)
+	parts := net.Buffers{s.out, l.it.data} // one system call over TCP
+	_, err := parts.WriteTo(s.conn)
 	return err
 }

@@ -8,9 +8,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
-
-	"github.com/cespare/xxhash/v2"
 
 	"weir/kvcache"
 )
@@ -107,14 +106,15 @@ func readRequest(r io.Reader, keys []kvcache.Key) (q request, err error) {
 }
 
 // appendAnswer appends what stands before a copy.
-func appendAnswer(dst []byte, status byte, n int, sum uint64) []byte {
+func appendAnswer(dst []byte, status byte, n int, sum uint32) []byte {
 	dst = append(dst, status, 0, 0, 0, 0, 0, 0, 0)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(n))
-	return binary.LittleEndian.AppendUint64(dst, sum)
+	dst = binary.LittleEndian.AppendUint32(dst, sum)
+	return append(dst, 0, 0, 0, 0)
 }
 
 // readAnswer reads what stands before a copy of n bytes.
-func readAnswer(r io.Reader, n int) (there bool, sum uint64, err error) {
+func readAnswer(r io.Reader, n int) (there bool, sum uint32, err error) {
 	var head [answerSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return false, 0, err
@@ -126,29 +126,51 @@ func readAnswer(r io.Reader, n int) (there bool, sum uint64, err error) {
 	case head[0] != held || size != uint64(n) || size > maxCopy:
 		return false, 0, errProtocol
 	}
-	return true, binary.LittleEndian.Uint64(head[16:]), nil
+	return true, binary.LittleEndian.Uint32(head[16:]), nil
 }
 
 // summer computes checksums.
 type summer struct {
-	digest *xxhash.Digest
 	prefix [sha256.Size + keySize]byte // the identity, and the key
 }
 
+// castagnoli is the polynomial of CRC-32C, for which processors have an instruction. On the machine of the benchmarks it takes a quarter of the
+// time of XXH64, which package kvstore uses, where a disk is slower than either.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 func newSummer(identity [sha256.Size]byte) *summer {
-	s := &summer{digest: xxhash.New()}
+	s := &summer{}
 	copy(s.prefix[:], identity[:])
 	return s
 }
 
-// sum is the checksum of a copy: XXH64 of the identity, of its key and of the data, so that what is sent under
+// sum is the checksum of a copy: CRC-32C of the identity, of its key and of the data, so that what is sent under
 // another name is found, too.
-func (s *summer) sum(k kvcache.Key, data []byte) uint64 {
+func (s *summer) sum(k kvcache.Key, data []byte) uint32 {
+	return crc32.Update(s.begin(k), castagnoli, data)
+}
+
+// begin begins the checksum of a copy.
+func (s *summer) begin(k kvcache.Key) uint32 {
 	appendKey(s.prefix[:sha256.Size], k)
-	s.digest.Reset()
-	_, _ = s.digest.Write(s.prefix[:]) // never fails
-	_, _ = s.digest.Write(data)
-	return s.digest.Sum64()
+	return crc32.Checksum(s.prefix[:], castagnoli)
+}
+
+// sumPiece is how much is read at a time: it is still in a cache of the processor when it is summed up.
+const sumPiece = 256 << 10
+
+// read reads a copy and returns its checksum.
+func (s *summer) read(r io.Reader, k kvcache.Key, data []byte) (uint32, error) {
+	sum := s.begin(k)
+	for len(data) > 0 {
+		piece := data[:min(sumPiece, len(data))]
+		if _, err := io.ReadFull(r, piece); err != nil {
+			return 0, err
+		}
+		sum = crc32.Update(sum, castagnoli, piece)
+		data = data[len(piece):]
+	}
+	return sum, nil
 }
 
 // credentials are what two partners have in common.

@@ -16,11 +16,10 @@ import (
 // outputs and of models hold for its requests; how many of them run is not up to the client
 // (docs/interface/admission.md, A-8).
 func TestA8Batches(t *testing.T) {
-	const day = `weir:rejected_requests_total{reason="key_day_tokens"}`
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	text := "keys:\n"
 	for id, more := range map[string]string{
-		"few": "limits: {requests_per_minute: 1, concurrency: 1, max_tokens: 2}", "foreign": "models: [large]", "day": "limits: {tokens_per_day: 1}",
+		"few": "limits: {requests_per_minute: 1, concurrency: 1, max_tokens: 2}", "foreign": "models: [large]", "day": "limits: {tokens_per_day: 1}", "minute": "limits: {tokens_per_minute: 1}",
 	} {
 		text += fmt.Sprintf("  - {id: %s, tenant: %s, hash: %q, %s}\n", id, id, servertest.KeyHash("sk-"+id), more)
 	}
@@ -38,7 +37,7 @@ func TestA8Batches(t *testing.T) {
 		}
 		return text
 	}
-	few, foreign, daily := "Authorization: Bearer sk-few", "Authorization: Bearer sk-foreign", "Authorization: Bearer sk-day"
+	few, foreign := "Authorization: Bearer sk-few", "Authorization: Bearer sk-foreign"
 
 	b := until(t, h, begin(t, h, lines(5), few)["id"], "completed", few)
 	if n := b["usage"].(object)["output_tokens"]; n != 10. {
@@ -52,13 +51,16 @@ func TestA8Batches(t *testing.T) {
 	if strings.Count(answer, `"status_code":403`) != 2 {
 		t.Errorf("they are %s", answer)
 	}
-	b = begin(t, h, lines(2), daily)
-	for tick := time.NewTicker(2 * time.Millisecond); ; <-tick.C {
-		now := until(t, h, b["id"], "in_progress", daily)["request_counts"].(object)
-		if h.Scraped()[day] != "0" && now["completed"] == 1. {
-			break // and the other one waits
+	for id, reason := range map[string]string{"day": "key_day_tokens", "minute": "key_tokens"} {
+		key, series := "Authorization: Bearer sk-"+id, fmt.Sprintf("weir:rejected_requests_total{reason=%q}", reason)
+		b = begin(t, h, lines(2), key)
+		for tick := time.NewTicker(2 * time.Millisecond); ; <-tick.C {
+			now := until(t, h, b["id"], "in_progress", key)["request_counts"].(object)
+			if h.Scraped()[series] != "0" && now["completed"] == 1. {
+				break // and the other one waits
+			}
 		}
+		get(t, h, 200, "POST", "/v1/batches/"+b["id"].(string)+"/cancel", "", key)
+		until(t, h, b["id"], "cancelled", key)
 	}
-	get(t, h, 200, "POST", "/v1/batches/"+b["id"].(string)+"/cancel", "", daily)
-	until(t, h, b["id"], "cancelled", daily)
 }

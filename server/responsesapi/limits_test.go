@@ -19,7 +19,7 @@ func TestA8Responses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	text := "keys:\n"
 	for id, more := range map[string]string{
-		"few": "limits: {requests_per_minute: 3, concurrency: 1, max_tokens: 2}", "foreign": "models: [large]", "day": "limits: {tokens_per_day: 1}",
+		"few": "limits: {requests_per_minute: 3, concurrency: 1, max_tokens: 2}", "foreign": "models: [large]", "day": "limits: {tokens_per_day: 1}", "minute": "limits: {tokens_per_minute: 1}",
 	} {
 		text += fmt.Sprintf("  - {id: %s, tenant: %s, hash: %q, %s}\n", id, id, servertest.KeyHash("sk-"+id), more)
 	}
@@ -64,11 +64,13 @@ func TestA8Responses(t *testing.T) {
 	if status, answer, _ := send(t, h, 0, object{"input": "Is it?", "background": true}, key("foreign")); status != 403 || !strings.Contains(answer, "not for the model") {
 		t.Errorf("a key for another model: %d %s", status, answer)
 	}
-	if r := ended("day", begin("day")); r["status"] != "completed" {
-		t.Fatalf("the first of the day: %v", r)
-	}
-	status, answer, _ := send(t, h, 0, object{"input": "Is it?"}, key("day"))
-	if status != 429 || !strings.Contains(answer, "1 tokens per day") {
-		t.Errorf("after one in the background: %d %s", status, answer)
+	for _, id := range []string{"day", "minute"} {
+		if r := ended(id, begin(id)); r["status"] != "completed" {
+			t.Fatalf("the first of the %s: %v", id, r)
+		}
+		status, answer, _ := send(t, h, 0, object{"input": "Is it?"}, key(id))
+		if status != 429 || !strings.Contains(answer, "1 tokens per "+id) {
+			t.Errorf("after one in the background: %d %s", status, answer)
+		}
 	}
 }
