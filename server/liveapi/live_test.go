@@ -152,15 +152,10 @@ func TestL2State(t *testing.T) {
 				h.Chat(map[string]any{"max_tokens": 40, "ignore_eos": true, "temperature": 1, "seed": i}, "X-Request-Id: r"+fmt.Sprint(i), "Compat-Project: acme/p")
 			})
 		}
-		o := s.until("one of two runs", func(o object) bool { return len(o["requests"].([]any)) == 2 })
-		o = s.next() // a second later
-		one, two := o["requests"].([]any)[0].(object), o["requests"].([]any)[1].(object)
-		if one["state"] != "running" || two["state"] != "waiting" || one["id"] != "chatcmpl-r0" || one["request_id"] != "r0" || one["path"] != servertest.ChatPath || one["project"] != "acme/p" || one["model"] != "tiny" || one["key"] != nil || one["background"] != false {
-			t.Errorf("%v\n%v", one, two)
-		}
-		if one["age"].(float64) <= two["age"].(float64) || one["prompt_tokens"].(float64) == 0 || one["output_tokens"].(float64) < 9 || two["output_tokens"] != 0. || two["ttft"] != nil || one["ttft"].(float64) < 0.09 {
-			t.Errorf("%v\n%v", one, two)
-		}
+		s.until("one of two runs", func(o object) bool { return len(o["requests"].([]any)) == 2 })
+		o := s.next() // a second later
+		checkRequests(t, o)
+		checkSteps(t, o)
 		if at(o, "engine", "running") != 1. || at(o, "engine", "waiting") != 1. || at(o, "engine", "kv_blocks_used").(float64) == 0 || at(o, "engine", "step_age") == nil || at(o, "request_counts", "running") != 1. || at(o, "request_counts", "waiting") != 1. {
 			t.Errorf("%v %v", o["engine"], o["request_counts"])
 		}
@@ -169,17 +164,6 @@ func TestL2State(t *testing.T) {
 		}
 		if p := at(o, "itl", "p50").(float64); p < 0.093 || p > 0.107 || at(o, "itl", "count").(float64) < 9 || at(o, "ttft", "count") != 1. {
 			t.Errorf("%v %v", o["itl"], o["ttft"])
-		}
-		last := 0.
-		for _, step := range o["steps"].([]any) {
-			f := step.([]any)
-			if f[0].(float64) <= last || f[2] != "decode" || f[3] != 0. || f[4] != 1. || f[13].(float64) < 99_000 || len(f) != 15 {
-				t.Errorf("%v", f)
-			}
-			last = f[0].(float64)
-		}
-		if n := len(o["steps"].([]any)); n < 9 || n > 11 {
-			t.Errorf("%d steps in a second", n)
 		}
 		o = s.until("nothing runs", func(o object) bool { return len(o["requests"].([]any)) == 0 })
 		asked.Wait()
@@ -195,6 +179,34 @@ func TestL2State(t *testing.T) {
 		}
 		s.close()
 	})
+}
+
+// checkRequests looks at two requests, one of which is computed.
+func checkRequests(t *testing.T, o object) {
+	t.Helper()
+	one, two := o["requests"].([]any)[0].(object), o["requests"].([]any)[1].(object)
+	if one["state"] != "running" || two["state"] != "waiting" || one["id"] != "chatcmpl-r0" || one["request_id"] != "r0" || one["path"] != servertest.ChatPath || one["project"] != "acme/p" || one["model"] != "tiny" || one["key"] != nil || one["background"] != false {
+		t.Errorf("%v\n%v", one, two)
+	}
+	if one["age"].(float64) <= two["age"].(float64) || one["prompt_tokens"].(float64) == 0 || one["output_tokens"].(float64) < 9 || two["output_tokens"] != 0. || two["ttft"] != nil || one["ttft"].(float64) < 0.09 {
+		t.Errorf("%v\n%v", one, two)
+	}
+}
+
+// checkSteps looks at the steps of a second.
+func checkSteps(t *testing.T, o object) {
+	t.Helper()
+	last := 0.
+	for _, step := range o["steps"].([]any) {
+		f := step.([]any)
+		if f[0].(float64) <= last || f[2] != "decode" || f[3] != 0. || f[4] != 1. || f[13].(float64) < 99_000 || len(f) != 15 {
+			t.Errorf("%v", f)
+		}
+		last = f[0].(float64)
+	}
+	if n := len(o["steps"].([]any)); n < 9 || n > 11 {
+		t.Errorf("%d steps in a second", n)
+	}
 }
 
 // Refusals for lack of something are counted by their reason, and a server without a model says so.
