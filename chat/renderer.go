@@ -32,6 +32,8 @@ type compiled struct {
 	thinkTags bool
 	// developer says that the template knows the role developer: it names it.
 	developer bool
+	// ownTools says that it reads tools in a message only, as text, and not those of the request.
+	ownTools bool
 	// names are the efforts of thought that it names.
 	names map[string]bool
 }
@@ -48,6 +50,7 @@ func compile(source string) (*compiled, error) {
 	for _, name := range t.Variables() {
 		c.reads[name] = true
 	}
+	c.ownTools = !c.reads["tools"] && messageTools.MatchString(source)
 	return c, nil
 }
 
@@ -200,6 +203,9 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 
 	if !t.developer {
 		conv.withoutDevelopers()
+	}
+	if err := r.giveTools(t, conv, a, &in); err != nil {
+		return Prompt{}, err
 	}
 
 	last := in.Messages[len(in.Messages)-1]

@@ -61,6 +61,7 @@ func open(browser context.Context, address string, width, height int64, dark boo
 		scheme = "dark"
 	}
 	return t, chromedp.Run(ctx, log.Enable(), runtime.Enable(), network.Enable(), page.Enable(),
+		page.SetInterceptFileChooserDialog(true), // without a screen it is dismissed at once
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
 		chromedp.EmulateViewport(width, height), chromedp.Navigate(address))
 }

@@ -79,7 +79,7 @@ func trajectoryViews(s *suite) error {
 			},
 			func() error { return t.click("Compare the two that are marked") },
 			func() error {
-				return t.until("document.querySelectorAll('section[aria-label=Rollout]').length === 2 && !document.querySelector('article img')")
+				return t.until("document.querySelectorAll('section[aria-label^=Rollout]').length === 2 && !document.querySelector('article img')")
 			},
 			func() error { return s.seen(t, "rollouts") },
 		)

@@ -91,11 +91,11 @@ async function rollouts(root, model, ids, signal) {
 const text = c => typeof c === 'string' ? c : Array.isArray(c) ? c.map(p => p?.text ?? JSON.stringify(p)).join('\n') : c == null ? '' : JSON.stringify(c)
 
 // rollout shows one trajectory as a chat. Choices, which can be trained on, are marked.
-function rollout(t) {
+function rollout(t, i) {
   const metrics = Object.entries(t.trajectory.metrics ?? {})
-  return h('section', { 'aria-label': 'Rollout' }, h('h2', {}, `Reward ${t.reward == null ? '–' : number(t.reward)}, ${t.split}`),
+  return h('section', { 'aria-label': 'Rollout ' + (i + 1) }, h('h2', {}, `Reward ${t.reward == null ? '–' : number(t.reward)}, ${t.split}`),
     h('p.hint', {}, `Policy version ${t.final_policy_version ?? '–'}, received ${when(t.received_at)}`),
-    metrics.length ? table('Metrics', ['Metric', 'Value'], metrics.map(([k, v]) => h('tr', {}, h('td', {}, k), h('td.n', {}, String(v))))) : '',
+    metrics.length ? table('Metrics of rollout ' + (i + 1), ['Metric', 'Value'], metrics.map(([k, v]) => h('tr', {}, h('td', {}, k), h('td.n', {}, String(v))))) : '',
     (t.trajectory.messages_and_choices ?? []).map(x => {
       const m = x.message ?? x
       const probable = (x.logprobs?.content ?? []).map(p => [p.token, p.logprob, (p.top_logprobs ?? []).map(o => [o.token, o.logprob])])
