@@ -183,6 +183,47 @@ type crashed struct {
 	check         func(want map[string]string, acked map[string]int)
 }
 
+// round runs weir until it has acknowledged so many changes, which it notes in acked, and kills it. It returns the
+// system, which is another one if it was killed as well.
+func (c *crashed) round(t *testing.T, dir string, round int, system *process, acked map[string]int) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], dir, strconv.Itoa(round*1_000_000), c.address)
+	cmd.Env = append(os.Environ(), roleVar+"="+c.role)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for in := bufio.NewScanner(out); in.Scan(); {
+		part := strings.Fields(in.Text())
+		if len(part) != 4 {
+			continue
+		}
+		version, err := strconv.Atoi(part[3])
+		if err != nil {
+			continue
+		}
+		acked[part[1]+"/"+part[2]] = version
+		lines++
+		if lines == 60 && round%2 == 1 {
+			system.kill()
+			system = c.start(t)
+		}
+		if lines == 120+round%50 {
+			_ = cmd.Process.Kill()
+		}
+	}
+	_ = cmd.Wait()
+	if lines < 120 {
+		t.Fatalf("round %d ended after %d lines", round, lines)
+	}
+	return system
+}
+
 // crash kills weir in every round, and the system in every second.
 func crash(t *testing.T, c crashed) {
 	dir := t.TempDir()
@@ -190,40 +231,7 @@ func crash(t *testing.T, c crashed) {
 	acked := map[string]int{}
 	n := rounds()
 	for round := range n {
-		cmd := exec.Command(os.Args[0], dir, strconv.Itoa(round*1_000_000), c.address)
-		cmd.Env = append(os.Environ(), roleVar+"="+c.role)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := 0
-		for in := bufio.NewScanner(out); in.Scan(); {
-			part := strings.Fields(in.Text())
-			if len(part) != 4 {
-				continue
-			}
-			version, err := strconv.Atoi(part[3])
-			if err != nil {
-				continue
-			}
-			acked[part[1]+"/"+part[2]] = version
-			lines++
-			if lines == 60 && round%2 == 1 {
-				system.kill()
-				system = c.start(t)
-			}
-			if lines == 120+round%50 {
-				_ = cmd.Process.Kill()
-			}
-		}
-		_ = cmd.Wait()
-		if lines < 120 {
-			t.Fatalf("round %d ended after %d lines", round, lines)
-		}
+		system = c.round(t, dir, round, system, acked)
 	}
 	book, db, log, err := open(dir)
 	if err != nil {
