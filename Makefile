@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build pd-test deploy-check browsers ui-test weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak routers test-all
+.PHONY: help build browsers weave-routes weave-difference demo-agent clients-hub clients-weave clients-art clients-load bench-agree clients-agents chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar bench-families gen gen-check golden golden-quantized parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels storm soak sinks test-all ui-test routers pd-test deploy-check
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -151,6 +151,9 @@ bench-store: build ## feedback and trajectories against SQLite (needs a C compil
 	cd tools/_sqlite && CGO_ENABLED=1 $(GO) build -o ../../build/sqlite .
 	./weir bench store --binary self --binary 'build/sqlite --store weir' --binary 'build/sqlite --store sqlite' --binary 'build/sqlite --store grouped' $(STORE) --rows 0 --ingest 0
 	./weir bench store $(STORE) --time 0
+
+sinks: ## kill -9 of weir and of the systems that it tells of what is stored, ROUNDS times (default 100), with the systems themselves: NATS as a Go module
+	cd tools/_sinks && ROUNDS=$(or $(ROUNDS),100) $(GO) test -count 1 -timeout 60m -v ./...
 
 crash: ## kill -9 under load, ROUNDS times (default 200) in each test that does so
 	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s $(CRASH)

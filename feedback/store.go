@@ -8,6 +8,7 @@ import (
 	"weir/internal/memory"
 	"weir/internal/pace"
 	"weir/store"
+	"weir/store/outbox"
 )
 
 // Store keeps the records of all projects in one database. Its methods may be called from
@@ -17,8 +18,9 @@ type Store struct {
 	cfg Config
 	now func() time.Time
 
-	counts countCache
-	repair repair
+	counts  countCache
+	repair  repair
+	changes *outbox.Log // of records, for sinks; nil: nobody wants them
 
 	// The rest belongs to the goroutine of the database's writer, which runs all updates.
 	noted  bool             // the database says which indexes it has
@@ -130,6 +132,9 @@ func (s *Store) deleteAll(tx *store.Tx, project string, ids []string) (n int, da
 				s.counts.deleted(project, rec.CreatedAt)
 			}
 			table.Delete(tx, key, row)
+		}
+		if err := s.changes.Note(tx, true, recordRef(project, u)); err != nil {
+			return n, damaged, err
 		}
 		n++
 	}

@@ -190,7 +190,17 @@ func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Rec
 	if others != nil {
 		others[string(key)] = rec
 	}
-	return rec, nil
+	return rec, s.noteWritten(tx, r.Project, id, at, old != nil, replaces)
+}
+
+// noteWritten notes a record that is written, and one under another id that it replaces.
+func (s *Store) noteWritten(tx *store.Tx, project string, id [16]byte, at int64, replaced bool, before [16]byte) error {
+	if replaced && before != id {
+		if err := s.changes.Note(tx, true, recordRef(project, before)); err != nil {
+			return err
+		}
+	}
+	return s.changes.Note(tx, false, store.AppendUint(recordRef(project, id), uint64(at)))
 }
 
 // newID makes an id that sorts after all earlier ones, also within a millisecond.

@@ -205,6 +205,7 @@ func TestMetricsDocument(t *testing.T) {
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})
 		h.m.SetMemory(memory.New(1, 0))
 		h.m.SetCredentials(func() bool { return false })
+		h.m.SetSinks(func() []Sink { return []Sink{{Sink: "nats://localhost/WEIR", Feed: "feedback"}} })
 		h.m.SetTraces(func() Spans { return Spans{} })
 		h.m.SetTLS(time.Now, func() bool { return false })
 		h.m.HandshakeFailed(HandshakePlain)

@@ -44,6 +44,8 @@ type Config struct {
 	// MaxFile bounds the body with a file of POST /v1/files, in bytes.
 	MaxFile int64
 
+	// Sinks counts what other systems have been told of what is stored; nil: there are none.
+	Sinks func() []metrics.Sink
 	// Bench is what /v1/bench needs; nil: there are no such paths.
 	Bench *Bench
 

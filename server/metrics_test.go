@@ -292,8 +292,8 @@ func TestMetricsDocumented(t *testing.T) {
 		}
 	}
 	for name := range documented {
-		// The first three are there for some networks only, the fourth with a credentials file, the fifth with traces, and the others with HTTPS, --kv-offload-dir or --kv-events-config.
-		if !shown[name] && name != "weir:state_slots" && name != "weir:state_checkpoint_hits_total" && name != "weir:kv_blocks_used" && name != "weir:credentials_stale" && name != "weir:trace_spans_total" && !strings.HasPrefix(name, "weir:tls_") && !strings.HasPrefix(name, "weir:kv_offload_") && !strings.HasPrefix(name, "weir:kv_event_") && !strings.HasPrefix(name, "weir:kv_transfer_") {
+		// The first three are there for some networks only, the fourth with a credentials file, the fifth with traces, and the others with sinks, HTTPS, --kv-offload-dir or --kv-events-config.
+		if !shown[name] && name != "weir:state_slots" && name != "weir:state_checkpoint_hits_total" && name != "weir:kv_blocks_used" && name != "weir:credentials_stale" && name != "weir:trace_spans_total" && !strings.HasPrefix(name, "weir:sink_") && !strings.HasPrefix(name, "weir:tls_") && !strings.HasPrefix(name, "weir:kv_offload_") && !strings.HasPrefix(name, "weir:kv_event_") && !strings.HasPrefix(name, "weir:kv_transfer_") {
 			t.Errorf("%s is documented and not shown", name)
 		}
 	}

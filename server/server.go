@@ -87,6 +87,9 @@ func New(cfg Config) (*Server, error) {
 	if t := cfg.Traces; t != nil {
 		s.counts.SetTraces(func() metrics.Spans { return metrics.Spans(t.Counts()) })
 	}
+	if cfg.Sinks != nil {
+		s.counts.SetSinks(cfg.Sinks)
+	}
 	if cfg.Trajectories.Archive != nil {
 		to := cfg.recording(s.http.Memory(), s.log, s.http.Now)
 		if cfg.Feedback != nil {

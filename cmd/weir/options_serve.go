@@ -206,6 +206,7 @@ type recordOptions struct {
 	maxFile             size
 	batchDays           int
 	background          responsesapi.Background
+	sinks               sinkOptions
 }
 
 func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
@@ -227,6 +228,7 @@ func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	f.Var(&o.maxFile, "max-file-size", "largest file of POST /v1/files, with the form that it is sent in; it goes to the disk as it comes, and is not held in memory. A line of it has at most --max-body-size")
 	f.IntVar(&o.batchDays, "batch-retention", o.batchDays, "days after which files and batches are deleted; 0: they are kept")
 	f.IntVar(&o.responseDays, "response-retention", o.responseDays, "days after which responses of POST /v1/responses are deleted; 0: they are kept")
+	o.sinks.bind(f, getenv)
 	f.IntVar(&o.background.MostAtOnce, "background-at-once", o.background.MostAtOnce, "largest `number` of responses in the background that are computed at a time")
 	f.IntVar(&o.background.MostOfOwner, "background-of-project", o.background.MostOfOwner, "largest `number` of responses in the background of a project that have not ended; one more is 429")
 	f.IntVar(&o.background.MostWaiting, "background-in-all", o.background.MostWaiting, "the same of all projects together")

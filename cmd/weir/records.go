@@ -63,6 +63,8 @@ type records struct {
 	batchesDB *store.DB
 	batches   *batchesapi.Store
 
+	changes changes // of feedback, usage and trajectories, for sinks
+
 	admin      *admin // answers weir store; nil if it could not be started
 	stopUpkeep func() // stops the upkeep goroutine and waits for it
 }
@@ -162,6 +164,7 @@ func startRecords(dir string, minFree uint64, most int64, rules retention, log *
 		return nil, errors.Join(err, r.Close())
 	}
 	r.batches = batchesapi.NewStore(r.batchesDB, rules.batchBytes, time.Duration(rules.batchDays)*24*time.Hour)
+	r.noteChanges(rules.sinks)
 	ctx, cancel := context.WithCancel(context.Background())
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { r.upkeep(ctx, rules, log) })

@@ -21,6 +21,8 @@ type retention struct {
 	responseBytes int64 // that a project may keep; 0: any number
 	batchDays     int   // the same of files and batches
 	batchBytes    int64
+
+	sinks bool // somebody is to be told of every change
 }
 
 // feedbackRule keeps the feedback of some projects for a number of days.
@@ -67,6 +69,7 @@ func (o *recordOptions) retention() (rules retention, err error) {
 	if o.batchDays < 0 || o.batchDays > maxRetentionDays {
 		return rules, fmt.Errorf("--batch-retention %d: want a number of days from 1 to %d, or 0 to keep files and batches for ever", o.batchDays, maxRetentionDays)
 	}
+	rules.sinks = len(o.sinks.addresses) > 0
 	rules.batchDays, rules.batchBytes = o.batchDays, int64(o.batchQuota)
 	rules.responseDays, rules.responseBytes = o.responseDays, int64(o.responseQuota)
 	return rules, nil

@@ -102,11 +102,17 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 		return err
 	}
 	defer func() { err = errors.Join(err, limits.Close()) }()
+	systems, err := o.records.sinks.open()
+	if err != nil {
+		return usageError{err}
+	}
 	stored, err := openRecords(&o.records, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stored.Close()) }()
+	told := startSinks(systems, o.records.sinks.backlog, stored, usage, log)
+	defer told.Close()
 
 	memory := planMemory(int64(o.listen.memory), memoryLimit(), s.engine.hostBytes)
 	if !o.heapIsLimited {
@@ -123,6 +129,9 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals chan os.Signal
 	cfg.Responses, cfg.Batches = stored.responses, stored.batches
 	cfg.Weave = server.Weave{Calls: stored.calls, Objects: stored.objects, Queues: stored.queues}
 	cfg.Feedback, cfg.Trajectories.Archive, cfg.Trajectories.Spool = stored.book, stored.archive, stored.spool
+	if told != nil {
+		cfg.Sinks = told.stats
+	}
 	if cfg.Traces, err = o.logs.openTraces(log); err != nil {
 		return usageError{err}
 	}

@@ -231,18 +231,22 @@ func (t *storeTool) repair(w io.Writer) error {
 	return nil
 }
 
-// mend makes the indexes of a database agree with the records that are left.
+// mend makes the indexes of a database agree with the records that are left, and lets sinks begin anew.
 func mend(name string, cfg store.Config) error {
-	if name == trajectoriesName || name == responsesName || name == batchesName {
-		return nil // they have none
+	if name == responsesName || name == batchesName {
+		return nil // they have no indexes, and no sinks
 	}
 	db, err := store.Open(cfg)
 	if err != nil {
 		return err
 	}
-	if name == feedbackName {
+	switch name {
+	case trajectoriesName:
+		err = forgetChanges(db)
+	case feedbackName:
 		_, err = feedback.New(db, feedback.DefaultConfig()).Mend(context.Background())
-	} else {
+		err = errors.Join(err, forgetChanges(db))
+	default:
 		for _, mend := range []func(context.Context) (int, error){calls.New(db).Mend, objects.New(db).Mend, queues.New(db).Mend} {
 			_, failed := mend(context.Background())
 			err = errors.Join(err, failed)
@@ -281,6 +285,11 @@ func (t *storeTool) restore(from string, env *environment) (err error) {
 		}
 		return db, err
 	})
+	for _, name := range []string{feedbackName, trajectoriesName} {
+		if db := opened[name]; db != nil && err == nil {
+			err = forgetChanges(db)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("%w (%d keys were read)", err, rows)
 	}

@@ -115,7 +115,7 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "store"},
+		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "store", "store/outbox"},
 		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
@@ -337,6 +337,19 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
+	"sinks": {
+		may:    []string{"internal/jsontext", "store", "store/outbox", "usage"},
+		tests:  []string{"feedback", "internal/testkit", "store/storetest", "trajectory", "trajectory/archive"},
+		mayNot: append([]string{"os"}, http...),
+	},
+	"sinks/nats": {
+		may:    []string{"store/outbox"},
+		mayNot: http,
+	},
+	"sinks/s3": {
+		may:    []string{"internal/jsontext", "sinks", "store/outbox"},
+		mayNot: []string{"os", "github.com/valyala"},
+	},
 	"spans": {
 		may:    []string{"calls", "internal/form", "internal/jsontext", "internal/memory", "internal/pace"},
 		mayNot: http,
@@ -345,6 +358,11 @@ var rules = map[string]rule{
 		may:    []string{"internal/longcopy", "internal/retry"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
+	},
+	"store/outbox": {
+		may:    []string{"internal/jsontext", "store"},
+		tests:  []string{"store/storetest"},
+		mayNot: append([]string{"os"}, http...),
 	},
 	"store/storetest": {
 		may: []string{"store"},
@@ -385,7 +403,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"trajectory/archive": {
-		may:    []string{"internal/jsontext", "internal/memory", "internal/pace", "store", "trajectory"},
+		may:    []string{"internal/jsontext", "internal/memory", "internal/pace", "store", "store/outbox", "trajectory"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},

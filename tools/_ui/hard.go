@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -217,28 +216,24 @@ func (t *tab) tabTo(label string, back bool) error {
 
 // longConversation opens one of more than 100,000 tokens, scrolls, writes, and goes on with it.
 func longConversation(s *suite) error {
-	type node struct {
-		Role    string `json:"role"`
-		Model   string `json:"model,omitempty"`
-		Content string `json:"content"`
-		Parent  string `json:"parent"`
-	}
-	nodes, parent := map[string]node{}, ""
+	var nodes strings.Builder
+	parent := ""
 	const turns = 160
 	for i := range turns {
-		id, n := fmt.Sprintf("n%03d", i), node{Role: "user", Content: fmt.Sprintf("Question %d about rivers?", i), Parent: parent}
+		id, role, content := fmt.Sprintf("n%03d", i), "user", fmt.Sprintf("Question %d about rivers?", i)
 		if i%2 == 1 { // about 1,300 tokens each
-			n.Role, n.Model = "assistant", "weir-tiny"
-			n.Content = fmt.Sprintf("## Answer %d\n\n", i) + strings.Repeat("The *river* carries water, stones and sand to the sea, and a `weir` holds back a part of it.\n\n- one\n- two\n\n", 40)
+			role = "assistant"
+			content = fmt.Sprintf("## Answer %d\n\n", i) + strings.Repeat("The *river* carries water, stones and sand to the sea, and a `weir` holds back a part of it.\n\n- one\n- two\n\n", 40)
 		}
-		nodes[id], parent = n, id
+		if i > 0 {
+			nodes.WriteString(", ")
+		}
+		fmt.Fprintf(&nodes, `%q: {"role": %q, "model": "weir-tiny", "content": %q, "parent": %q}`, id, role, content, parent)
+		parent = id
 	}
-	text, err := json.Marshal(map[string]any{"conversations": []any{map[string]any{"title": "Long", "leaf": parent, "nodes": nodes}}})
-	if err != nil {
-		return err
-	}
+	text := fmt.Sprintf(`{"conversations": [{"title": "Long", "leaf": %q, "nodes": {%s}}]}`, parent, nodes.String())
 	file := filepath.Join(s.dir, "long.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
 	return s.with(options{}, func(_ *server, t *tab) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/store"
+	"weir/store/outbox"
 )
 
 var (
@@ -58,6 +59,8 @@ type Archive struct {
 	log   *slog.Logger
 	codec *codec
 	now   func() time.Time // tests replace it
+
+	changes *outbox.Log // of batches, for sinks; nil: nobody wants them
 
 	last time.Time // of the newest commit; only the goroutine of the store's writer uses it
 

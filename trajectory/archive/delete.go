@@ -16,12 +16,12 @@ func (a *Archive) DeleteBatch(ctx context.Context, tenant, model string, id ID) 
 		v := View{r: &tx.Reader, a: a, tenant: tenant}
 		switch gone, err = v.Batch(model, id); {
 		case err == nil:
-			a.remove(tx, tenant, gone)
+			return a.remove(tx, tenant, gone)
 		case errors.Is(err, ErrDamaged):
 			// Without its header nobody knows where its blocks are: they stay.
 			a.log.Warn("the header of a batch that is deleted is damaged; its texts stay on the disk", "log", id, "error", err)
 			tx.Delete(headerKey(tenant, model, id))
-			gone, err = nil, nil
+			gone, err = nil, a.noteGone(tx, tenant, &Batch{Receipt: Receipt{ID: id}, Model: model})
 		}
 		return err
 	})
@@ -41,9 +41,10 @@ func (a *Archive) update(ctx context.Context, f func(*store.Tx) error) error {
 }
 
 // remove makes a batch invisible and marks its blocks for the sweeper.
-func (a *Archive) remove(tx *store.Tx, tenant string, b *Batch) {
+func (a *Archive) remove(tx *store.Tx, tenant string, b *Batch) error {
 	tx.Delete(headerKey(tenant, b.Model, b.ID))
 	tx.Set(markerKey(b.upload), nil)
+	return a.noteGone(tx, tenant, b)
 }
 
 // removeAtOnce is how many batches one update removes.
@@ -86,7 +87,7 @@ func (a *Archive) deleteBatches(ctx context.Context, tenant, model string, newes
 				return len(gone) < removeAtOnce
 			})
 			for _, b := range gone {
-				a.remove(tx, tenant, b)
+				err = errors.Join(err, a.remove(tx, tenant, b))
 			}
 			return err
 		})

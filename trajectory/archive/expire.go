@@ -78,16 +78,13 @@ func (a *Archive) Expire(ctx context.Context, until func(names []string, split s
 		var gone []tenantBatch
 		err = a.update(ctx, func(tx *store.Tx) error {
 			for _, b := range old {
-				v := View{r: &tx.Reader, a: a, tenant: b.tenant}
-				now, err := v.Batch(b.Model, b.ID) // it may have been rewritten with rewards
-				if errors.Is(err, ErrNotFound) {
-					continue
-				}
+				now, err := a.removeOld(tx, b)
 				if err != nil {
 					return err
 				}
-				a.remove(tx, b.tenant, now)
-				gone = append(gone, tenantBatch{b.tenant, now})
+				if now != nil {
+					gone = append(gone, tenantBatch{b.tenant, now})
+				}
 			}
 			return nil
 		})
@@ -103,4 +100,17 @@ func (a *Archive) Expire(ctx context.Context, until func(names []string, split s
 		}
 	}
 	return batches, err
+}
+
+// removeOld removes a batch, and returns it as it was; nil if it is gone.
+func (a *Archive) removeOld(tx *store.Tx, b tenantBatch) (*Batch, error) {
+	v := View{r: &tx.Reader, a: a, tenant: b.tenant}
+	now, err := v.Batch(b.Model, b.ID) // it may have been rewritten with rewards
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return now, a.remove(tx, b.tenant, now)
 }

@@ -21,6 +21,7 @@ const (
 	tagCreated = 'M' // tenant, id: a model that was created
 	tagNamed   = 'N' // tenant, entity, project, name: the id of a model that was created
 	tagGone    = 'K' // tenant, model, step: a checkpoint that was deleted
+	tagShape   = 'S' // upload: which trajectories it has, for sinks (changes.go)
 )
 
 // ID is the id of a batch: a UUID of version 7. Their order is that of the commits.

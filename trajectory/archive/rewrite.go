@@ -96,9 +96,11 @@ func (u *Upload) replace(old *Batch) error {
 		if err != nil {
 			return err
 		}
-		u.writeBatch(tx)
+		if err := u.writeBatch(tx); err != nil {
+			return err
+		}
 		tx.Set(markerKey(old.upload), nil)
-		return nil
+		return u.a.noteGone(tx, u.tenant, old)
 	})
 	if errors.Is(err, store.ErrFailed) {
 		u.ended = true // as in Commit

@@ -34,10 +34,12 @@ type Upload struct {
 
 	batch   Batch
 	rewards []float64 // of the group that is being uploaded
+	shape   shape     // of what has been staged, if changes are noted
 
 	held struct { // reserved for what has these names above
 		buf                              [streams]int64
 		record, packed, pending, rewards int64
+		shape                            int64
 	}
 }
 
@@ -67,6 +69,9 @@ func (u *Upload) Trajectory(t *trajectory.Trajectory) error {
 	}
 	u.record = r.append(u.record)
 	if err := u.writeRecord(rows); err != nil {
+		return err
+	}
+	if err := u.addPosition(t.Group, t.Index); err != nil {
 		return err
 	}
 	b := &u.batch
@@ -100,6 +105,9 @@ func (u *Upload) Group(g *trajectory.Group) error {
 	}
 	u.rewards = u.rewards[:0]
 	if err := u.recordRoom(fixedBytes + scoresSize(r.Metrics)); err != nil {
+		return err
+	}
+	if err := u.endGroup(g.Index); err != nil {
 		return err
 	}
 	u.record = r.append(u.record)
@@ -246,7 +254,9 @@ func (u *Upload) Commit(m Meta) (Receipt, error) {
 		b.Received = u.a.commitTime()
 		b.ID = newID(b.Received)
 		if b.Groups > 0 {
-			u.writeBatch(tx)
+			if err := u.writeBatch(tx); err != nil {
+				return err
+			}
 			u.indexCalls(tx, m.Calls)
 		}
 		if m.Key != "" {
@@ -270,7 +280,7 @@ func (u *Upload) Commit(m Meta) (Receipt, error) {
 }
 
 // writeBatch writes the pending blocks and the header, and removes the marker.
-func (u *Upload) writeBatch(tx *store.Tx) {
+func (u *Upload) writeBatch(tx *store.Tx) error {
 	for _, p := range u.pending {
 		tx.Set(p.key, p.value)
 	}
@@ -278,6 +288,7 @@ func (u *Upload) writeBatch(tx *store.Tx) {
 	if u.staged {
 		tx.Delete(markerKey(u.id))
 	}
+	return u.noteWritten(tx)
 }
 
 // earlierReceipt looks for an earlier request with the same key. If there is one, the error
