@@ -73,7 +73,8 @@ func (o *transferOptions) held() (n int64) {
 func (o *transferOptions) check(e *engineOptions) error {
 	switch {
 	case !o.on():
-		if o.role != "both" || o.address != "" || o.secret != "" || o.encrypt {
+		// Commands that serve nobody have no role.
+		if o.role != "" && o.role != "both" || o.address != "" || o.secret != "" || o.encrypt {
 			return errors.New("--role, --kv-transfer-address, --kv-transfer-secret-file and --kv-transfer-encrypt need --kv-transfer-listen or --kv-transfer-peers")
 		}
 		return nil

@@ -435,6 +435,20 @@ func TestB6Failed(t *testing.T) {
 	}
 }
 
+// TestB6Lines: a file with one request too many fails as a whole, though every line of it is right.
+func TestB6Lines(t *testing.T) {
+	h := newServer(t, nil, nil)
+	var content strings.Builder
+	for i := range 50_001 {
+		content.WriteString(line(fmt.Sprint("r", i), ""))
+	}
+	b := until(t, h, begin(t, h, content.String())["id"], "failed")
+	errs := b["errors"].(object)["data"].([]any)
+	if e := errs[0].(object); len(errs) != 1 || e["code"] != "too_many_requests" || e["line"] != 50_001.0 || fmt.Sprint(b["request_counts"]) != "map[completed:0 failed:0 total:50001]" {
+		t.Errorf("%v", b)
+	}
+}
+
 // TestB7Completed: results are in the order of the lines, refused requests in a file of their own.
 func TestB7Completed(t *testing.T) {
 	h := newServer(t, nil, nil)
