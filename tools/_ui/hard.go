@@ -86,7 +86,7 @@ func slowStream(s *suite) error {
 			func() error { return t.fill(box, "The next message") },
 			func() error { return t.press(enter) }, grows,
 			func() error {
-				return t.until("document.querySelector('.composer textarea').value.trim() === 'The next message'")
+				return t.until("document.querySelector('.composer textarea').value === 'The next message'")
 			},
 			func() error { return s.seen(t, "slow") },
 			func() error { return t.press(escape) }, t.answered,

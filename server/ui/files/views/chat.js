@@ -40,9 +40,13 @@ class Chat {
     root.append(this.side, h('section.talk', {},
       h('div.row.bar', {}, toggle(this.side, 'Conversations'), this.heading, h('span.grow'), h('button', { type: 'button', onclick: () => this.code() }, 'Code'), h('button', { type: 'button', onclick: () => this.keys() }, 'Keys'), toggle(this.settings, 'Settings')),
       this.log, h('div.composer', {}, this.input, h('div.row', {}, this.sizes, h('span.grow'), this.sendButton))), this.settings)
+    let sends = false // whether the key that was pressed last sends
     this.input.addEventListener('keydown', e => {
-      if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); this.send() }
+      sends = e.key === 'Enter' && !e.shiftKey && !e.isComposing
+      if (sends) { e.preventDefault(); this.send() }
     })
+    // A browser that is busy may insert the line all the same.
+    this.input.addEventListener('beforeinput', e => { if (sends && e.inputType === 'insertLineBreak') e.preventDefault() })
     addEventListener('keydown', e => this.shortcut(e), { signal })
     signal.addEventListener('abort', () => this.stop())
   }
