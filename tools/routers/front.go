@@ -43,6 +43,8 @@ func litellm(o *options, policy string, port, _ int, urls []string) ([]string, e
 		fmt.Fprintf(&b, "  - model_name: weir-tiny\n    litellm_params: {model: hosted_vllm/weir-tiny, api_base: \"%s/v1\", api_key: none}\n", url)
 	}
 	fmt.Fprintf(&b, "router_settings: {routing_strategy: %s, num_retries: 3, retry_after: 0, allowed_fails: 1, cooldown_time: 2}\n", policy)
+	// It does not start without a key otherwise; it listens on this machine alone.
+	b.WriteString("general_settings: {dangerously_permit_weak_or_unset_master_key: true}\n")
 	file := filepath.Join(o.dir, fmt.Sprintf("litellm-%d.yaml", port))
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		return nil, err
