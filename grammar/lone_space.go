@@ -27,7 +27,8 @@ func (v *Vocabulary) loneSpace() {
 
 // WithoutLoneSpace takes the token of one space out of a mask that [Matcher.Fill] has just
 // written, if whatever can follow the space is legal here as one token together with it. Every
-// text that the grammar allows can still be written; [Matcher.Accept] goes on to accept the
+// text that the grammar allows can still be written, also where the mask lacks tokens because the
+// grammar is too ambiguous. [Matcher.Accept] goes on to accept the
 // lone space, in drafts for instance.
 func (m *Matcher) WithoutLoneSpace(mask []uint32) {
 	v := m.m.voc

@@ -1,6 +1,6 @@
 // Package sinks sends what a server stores to other systems: feedback, trajectories and the
 // counts of usage. It knows neither what the records mean nor how a system is spoken to; packages
-// nats, kafka, s3 and postgres below it do that.
+// nats and s3 below it do that.
 //
 //	g := sinks.Start(sinks.Config{Feeds: feeds, Sinks: []sinks.Sink{s}})
 //	defer g.Close(3 * time.Second)

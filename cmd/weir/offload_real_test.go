@@ -26,14 +26,7 @@ func longQuestion(n int) string {
 // givenAnswer is what an answer says, with its log-probabilities, and how many tokens of the prompt were cached.
 func givenAnswer(t *testing.T, text string) (said string, cached int) {
 	t.Helper()
-	var a struct {
-		Choices json.RawMessage `json:"choices"`
-		Usage   struct {
-			Details struct {
-				Cached int `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
-		} `json:"usage"`
-	}
+	var a transferred
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		t.Error(err, text)
 	}

@@ -5,7 +5,7 @@
 //	h.Loads(call) // GET /loads and /v1/loads
 //
 // The forms are those of SGLang (python/sglang/srt/entrypoints/http_server.py) and vLLM (vllm/entrypoints/serve/kv_events), as far as the
-// routers read them: vllm-router 0.1.17, smg 1.13.0 and LiteLLM 1.108.7 were run in front of a recorder. They read one object with types and
+// routers read them: vllm-router 0.1.17 and smg 1.13.0 were run in front of a recorder, and LiteLLM 1.108.7 in front of weir. The first two read one object with types and
 // refuse it for a member that they know under two names (block_size beside kv_block_size, model beside model_id), so that each fact has one
 // name here.
 //
